@@ -1,0 +1,205 @@
+"""Hardware classes: what a chip is, as plain frozen data.  ``hw_models`` reads them from YAML files.
+
+Every quantity is an integer in base units behind the border: bytes, bytes per second, hertz, picoseconds.
+Peaks are derived (multiply-adds per cycle x clock x cores), never written down.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from simulator.dtypes import DType
+from simulator.errors import SpecError
+from simulator.units import duration, quantity
+
+
+def _in(unit: str) -> BeforeValidator:
+    return BeforeValidator(lambda text: quantity(text, unit))
+
+
+Bytes = Annotated[int, Field(gt=0), _in("B")]
+BytesPerSecond = Annotated[int, Field(gt=0), _in("B/s")]
+Hertz = Annotated[int, Field(gt=0), _in("Hz")]
+Watts = Annotated[int, Field(gt=0), _in("W")]
+Picoseconds = Annotated[int, Field(ge=0), BeforeValidator(duration)]
+Count = Annotated[int, Field(gt=0, strict=True)]
+Efficiency = Annotated[float, Field(gt=0, le=1)]
+Source = Annotated[str, Field(min_length=10)]
+
+_CLOSED = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystolicArray:
+    """*count* arrays of rows x columns cells in each core; a cell does one multiply-add a cycle."""
+
+    __pydantic_config__ = _CLOSED
+    rows: Count
+    columns: Count
+    count: Count = 1
+    dataflow: Literal["ws", "os", "is"] = "ws"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixUnit:
+    """The matrix engine of one core.
+
+    macs_per_cycle  dense multiply-adds per cycle and core, by the type of the operands: tensor cores.
+    array           the systolic array instead; then *rate* gives multiply-adds per cell and cycle by type.
+    """
+
+    __pydantic_config__ = _CLOSED
+    clock: Hertz
+    source: Source
+    macs_per_cycle: Mapping[DType, Count] = field(default_factory=dict)
+    array: SystolicArray | None = None
+    rate: Mapping[DType, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
+
+    def macs(self, dtype: DType) -> int | None:
+        """Dense multiply-adds per cycle and core for operands of *dtype*; None if it has no such mode."""
+        if self.array is not None:
+            cells = self.array.rows * self.array.columns * self.array.count
+            return int(cells * self.rate[dtype]) if dtype in self.rate else None
+        return self.macs_per_cycle.get(dtype)
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        return tuple(self.rate if self.array is not None else self.macs_per_cycle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorUnit:
+    """The SIMD lanes of one core: *flops_per_cycle* by type, a fused multiply-add counting as two."""
+
+    __pydantic_config__ = _CLOSED
+    clock: Hertz
+    flops_per_cycle: Mapping[DType, Count]
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLevel:
+    """One level of the memory hierarchy.
+
+    scope  core: one in each core (capacity and bandwidth are of one); chip: shared on the die; device: off-chip.
+    """
+
+    __pydantic_config__ = _CLOSED
+    scope: Literal["core", "chip", "device"]
+    capacity: Bytes
+    source: Source
+    bandwidth: BytesPerSecond | None = None
+    latency: Picoseconds = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """Fixed times of the machine around an operator.
+
+    launch         from the start of a kernel to its first useful byte, and its tail.
+    gap            between two kernels of one captured graph.
+    host_dispatch  host time of one framework call in eager mode; the device waits when it has nothing queued.
+    host_submit    host time to start a captured graph, once a run.
+    """
+
+    __pydantic_config__ = _CLOSED
+    launch: Picoseconds
+    source: Source
+    gap: Picoseconds = 0
+    host_dispatch: Picoseconds = 0
+    host_submit: Picoseconds = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link off the chip: *count* of them, each with *bandwidth* in each direction."""
+
+    __pydantic_config__ = _CLOSED
+    bandwidth: BytesPerSecond
+    source: Source
+    count: Count = 1
+    latency: Picoseconds = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """Idle power and the cap that the board holds."""
+
+    __pydantic_config__ = _CLOSED
+    cap: Watts
+    source: Source
+    idle: Watts | None = None
+
+
+class Execution(StrEnum):
+    """How operators share the chip.
+
+    STREAM  one kernel after another, each over all cores: a GPU stream.
+    UNITS   matrix, vector and DMA units run side by side, each in its own program order: an XPU.
+    """
+
+    STREAM = "stream"
+    UNITS = "units"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """One accelerator.  *source* says where its numbers come from; *memory* maps a level's name to the level."""
+
+    __pydantic_config__ = _CLOSED
+    name: str
+    description: str
+    source: Source
+    cores: Count
+    matrix: MatrixUnit
+    vector: VectorUnit
+    memory: Mapping[str, MemoryLevel]
+    overheads: Overheads
+    execution: Execution = Execution.STREAM
+    host_link: Link | None = None
+    links: Link | None = None
+    power: Power | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a chip on which nothing could run; the loader turns ValueError into SpecError with the path."""
+        if not self.matrix.dtypes:
+            raise ValueError("matrix: needs macs_per_cycle, or array and rate")
+        device = [name for name, level in self.memory.items() if level.scope == "device"]
+        if len(device) != 1:
+            raise ValueError(f"memory: needs exactly one level with 'scope: device', got {device or 'none'}")
+        if self.memory[device[0]].bandwidth is None:
+            raise ValueError(f"memory.{device[0]}: needs a bandwidth")
+
+    @property
+    def dram_name(self) -> str:
+        """Name of the off-chip level, such as ``hbm``."""
+        return next(name for name, level in self.memory.items() if level.scope == "device")
+
+    @property
+    def dram(self) -> MemoryLevel:
+        return self.memory[self.dram_name]
+
+    @property
+    def dram_bandwidth(self) -> int:
+        """Bytes per second of the off-chip level, by its data sheet."""
+        bandwidth = self.dram.bandwidth
+        assert bandwidth is not None  # __post_init__ has seen to it
+        return bandwidth
+
+    def matrix_peak(self, dtype: DType) -> int | None:
+        """Dense FLOP per second of all matrix units for operands of *dtype*; None if they have no such mode."""
+        macs = self.matrix.macs(dtype)
+        return None if macs is None else 2 * macs * self.matrix.clock * self.cores
+
+    def vector_peak(self, dtype: DType) -> int:
+        """FLOP per second of all vector units; a type without a rate of its own runs at that of fp32."""
+        rates = self.vector.flops_per_cycle
+        rate = rates.get(dtype) or rates.get(DType.FP32) or max(rates.values())
+        return rate * self.vector.clock * self.cores
+
+    def peak(self, dtype: DType) -> int:
+        """FLOP per second of a matrix product in *dtype*: matrix units if they can, vector units otherwise."""
+        return self.matrix_peak(dtype) or self.vector_peak(dtype)

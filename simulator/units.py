@@ -1,0 +1,115 @@
+"""Quantities with units, read once at the border and plain integers inside.
+
+A description file writes ``80 GB`` or ``3.35 TB/s``.  Inside the simulator there are only integers in
+base units: bytes, bytes per second, FLOP per second, hertz, and picoseconds for time.  Decimal prefixes
+(k, M, G, T, P) are powers of 1000, binary ones (Ki, Mi, Gi, Ti) powers of 1024, and case counts, so that
+``Gb`` cannot pass for ``GB``.
+"""
+
+import re
+from fractions import Fraction
+
+_PREFIX = {
+    "": 1,
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+_TIME = {"s": 10**12, "ms": 10**9, "us": 10**6, "ns": 10**3, "ps": 1}
+
+PS_PER_SECOND = 10**12
+
+
+def quantity(text: object, unit: str) -> int:
+    """Return *text*, such as ``"3.35 TB/s"``, as a whole number of *unit*, such as ``"B/s"``.
+
+    The space may be left out, as on a command line.  Raises ValueError with what was wanted.
+
+    >>> quantity("80 GB", "B"), quantity("80GiB", "B")
+    (80000000000, 85899345920)
+    >>> quantity("3.35 TB/s", "B/s")
+    3350000000000
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"needs a unit: write '{text} {unit}' or, say, '{text} G{unit}', not a bare {text!r}")
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?([KMGT]i|[kMGTP])?{re.escape(unit)}", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity in {unit} (expected the form '3.35 T{unit}')")
+    return _whole(Fraction(match[1]) * _PREFIX[match[2] or ""], text, unit)
+
+
+def duration(text: object) -> int:
+    """Return *text*, such as ``"3.1 us"``, in picoseconds.
+
+    >>> duration("3.1 us"), duration("850 ns")
+    (3100000, 850000)
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"needs a unit: write '{text} us' or '{text} ns', not a bare {text!r}")
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|ms|us|ns|ps)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time (expected the form '3.1 us'; units are s, ms, us, ns, ps)")
+    return _whole(Fraction(match[1]) * _TIME[match[2]], text, "ps")
+
+
+def _whole(value: Fraction, text: str, unit: str) -> int:
+    if value.denominator != 1:
+        raise ValueError(f"{text!r} is not a whole number of {unit}")
+    return int(value)
+
+
+def transfer_ps(size: int, bandwidth: int) -> int:
+    """Return the picoseconds that *size* bytes take at *bandwidth* bytes per second, rounded up.
+
+    The same for FLOP and FLOP per second.
+
+    >>> transfer_ps(size=1_000, bandwidth=1_000_000_000)  # 1 kB at 1 GB/s is 1 us
+    1000000
+    """
+    return -(-size * PS_PER_SECOND // bandwidth)
+
+
+def decimal(value: float, unit: str, digits: int = 3) -> str:
+    """Write *value* with the decimal prefix that reads best.
+
+    >>> decimal(3_350_000_000_000, "B/s"), decimal(0, "FLOP"), decimal(989.4e12, "FLOP/s")
+    ('3.35 TB/s', '0 FLOP', '989 TFLOP/s')
+    """
+    return _scaled(value, unit, 1000.0, ("", "k", "M", "G", "T", "P", "E"), digits)
+
+
+def binary(value: float, unit: str = "B", digits: int = 3) -> str:
+    """Write *value* with the binary prefix that reads best.
+
+    >>> binary(40 * 2**20), binary(1023)
+    ('40 MiB', '1023 B')
+    """
+    return _scaled(value, unit, 1024.0, ("", "Ki", "Mi", "Gi", "Ti", "Pi"), digits)
+
+
+def _scaled(value: float, unit: str, base: float, prefixes: tuple[str, ...], digits: int) -> str:
+    for prefix in prefixes[:-1]:
+        if abs(value) < base * (1 - 0.5 * 10**-digits):
+            return f"{_short(value, digits)} {prefix}{unit}"
+        value /= base
+    return f"{_short(value, digits)} {prefixes[-1]}{unit}"
+
+
+def seconds(picoseconds: float, digits: int = 4) -> str:
+    """Write a time, given in picoseconds, with the unit that reads best.
+
+    >>> seconds(3_100_000), seconds(0), seconds(2_638_750_000), seconds(1.5e12)
+    ('3.1 us', '0 s', '2.639 ms', '1.5 s')
+    """
+    if picoseconds == 0:
+        return "0 s"
+    for unit, scale in _TIME.items():
+        if abs(picoseconds) >= scale * (1 - 0.5 * 10**-digits):
+            return f"{_short(picoseconds / scale, digits)} {unit}"
+    return f"{_short(picoseconds, digits)} ps"
+
+
+def _short(value: float, digits: int) -> str:
+    """Write *value* with that many significant digits, but never in exponent form or with a cut integer part."""
+    whole = len(str(int(abs(value))))
+    text = f"{value:.{max(0, digits - whole)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
