@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from simulator.dims import Dims
 from simulator.dtypes import DType
 from simulator.errors import GraphError
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class OpKind(StrEnum):
@@ -159,6 +160,7 @@ class OperatorGraph:
     Append-only, so the order of ids is a topological order and no pass has to sort.
 
     outputs    storages that must outlive the run: what the program returns.
+    released   storage -> operator at whose end the program let go of it, where that is later than its last use.
     uncovered  targets that no rule knew, and how often; their operators are costed by bytes.
     """
 
@@ -166,6 +168,7 @@ class OperatorGraph:
     storages: list[Storage] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
     outputs: frozenset[int] = frozenset()
+    released: dict[int, int] = field(default_factory=dict)
     uncovered: dict[str, int] = field(default_factory=dict)
 
     def add_storage(self, name: str, role: Role, nbytes: int) -> Storage:
@@ -203,6 +206,8 @@ class OperatorGraph:
 
     def to_networkx(self) -> "nx.DiGraph[int]":
         """Return ids as nodes, each with its operator, and dependencies as edges."""
+        import networkx as nx  # noqa: PLC0415  a tenth of a second that only drawing and tests need
+
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from((op.id, {"operator": op}) for op in self.operators)
         graph.add_edges_from((dep, op.id) for op in self.operators for dep in op.deps)
