@@ -7,12 +7,12 @@ is already waiting for.  Bandwidth that several units share is a channel in simu
 
 from array import array
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import simpy
 
 from simulator.channel import Channel
-from simulator.costs import Cost, Unit
+from simulator.costs import Cost
 from simulator.errors import DeadlockError
 from simulator.graph import OperatorGraph
 from simulator.hardware import Chip, Execution
@@ -126,6 +126,10 @@ class _Machine:
     board: _Board
     schedule: Schedule
     memory: Channel  # counts picoseconds of exclusive use, so that a model's own efficiency is kept
+
+    fetched: dict[int, simpy.Event] = field(init=False)
+    started: dict[int, simpy.Event] = field(init=False)
+    ahead: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.fetched = {index: self.env.event() for index, _ in self.program.prefetch}

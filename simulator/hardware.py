@@ -4,15 +4,14 @@ Every quantity is an integer in base units behind the border: bytes, bytes per s
 Peaks are derived (multiply-adds per cycle x clock x cores), never written down.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from simulator.dtypes import DType
-from simulator.errors import SpecError
 from simulator.units import duration, quantity
 
 

@@ -24,12 +24,12 @@ class MemoryTimeline:
 
     @property
     def total(self) -> NDArray[np.int64]:
-        return np.sum(list(self.live.values()), axis=0)
+        return sum(self.live.values(), start=np.zeros_like(self.order))
 
     def at_peak(self) -> dict[Role, int]:
         """Bytes by role at the moment of the peak."""
         if self.peak_operator is None:
-            return {role: 0 for role in self.live}
+            return dict.fromkeys(self.live, 0)
         position = int(np.argmax(self.total))
         return {role: int(bytes_[position]) for role, bytes_ in self.live.items()}
 
@@ -52,13 +52,13 @@ def lifetimes(graph: OperatorGraph, position: Sequence[int]) -> tuple[NDArray[np
                 first[storage] = place
             if place > last[storage]:
                 last[storage] = place
-    for storage, operator in graph.released.items():
-        last[storage] = max(last[storage], position[operator])
-    for storage in graph.storages:
-        if storage.role.resident:
-            first[storage.id] = 0
-        if storage.role.resident or storage.id in graph.outputs:
-            last[storage.id] = last_place
+    for held, operator in graph.released.items():
+        last[held] = max(last[held], position[operator])
+    for each in graph.storages:
+        if each.role.resident:
+            first[each.id] = 0
+        if each.role.resident or each.id in graph.outputs:
+            last[each.id] = last_place
     first[last < 0] = 0
     return first, last
 

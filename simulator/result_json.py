@@ -1,0 +1,100 @@
+"""A result as one JSON object, with keys that stay.
+
+seconds              time of the run, spill included
+peak_memory_bytes    most bytes in use at once; ``capacity`` holds the device's size, ``fits`` and ``overflow_bytes``
+energy_joules        null until an energy model is known
+bound                the verdict: compute, bandwidth, launch, capacity or interconnect
+bounds               seconds by binding resource along the critical path; they add up to ``seconds``
+savings_seconds      time saved if the resource were infinite; ``elasticity`` relative change for a relative change
+tokens_per_second, mfu, bandwidth_use, model_flops, traffic_bytes
+operators            one object each: id, name, module, target, kind, phase, unit, start_seconds, seconds, bound, flops,
+                     reads, writes, traffic_bytes, dtype, dims, detail
+modules              one object each: module, operators, seconds, flops, traffic_bytes, bound, bounds
+uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
+memory               bytes by role at the peak
+version, chip, mode, fidelity, workload
+"""
+
+import json
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from simulator.output import write_text
+from simulator.result import ModuleResult, OperatorResult, Result
+from simulator.units import PS_PER_SECOND
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Write *result* to *path*; OutputError if that cannot be done."""
+    write_text(path, json.dumps(as_dict(result), indent=1) + "\n")
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """Return the object described at the top of this module."""
+    return {
+        "version": version("xpusim"),
+        "workload": asdict(result.graph.workload),
+        "chip": result.chip.name,
+        "mode": result.mode,
+        "fidelity": result.fidelity,
+        "seconds": result.seconds,
+        "tokens_per_second": result.tokens_per_second,
+        "mfu": result.mfu,
+        "bandwidth_use": result.bandwidth_use,
+        "model_flops": result.graph.model_flops,
+        "traffic_bytes": result.traffic,
+        "energy_joules": None,
+        "bound": result.bound,
+        "bounds": result.bounds,
+        "savings_seconds": {str(key): ps / PS_PER_SECOND for key, ps in result.savings.items()},
+        "elasticity": {str(key): round(value, 4) for key, value in result.elasticity.items()},
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "capacity": {
+            "bytes": result.chip.dram.capacity,
+            "fits": not result.overflow,
+            "overflow_bytes": result.overflow,
+            "spill_seconds": result.spill / PS_PER_SECOND,
+        },
+        "memory": {str(role): nbytes for role, nbytes in result.memory.at_peak().items()},
+        "uncovered": dict(result.uncovered),
+        "uncovered_share": result.uncovered_share,
+        "modules": [_module(each) for each in result.modules],
+        "operators": [_operator(each) for each in result.operators],
+    }
+
+
+def _module(each: ModuleResult) -> dict[str, Any]:
+    return {
+        "module": each.module,
+        "operators": each.operators,
+        "seconds": each.seconds,
+        "flops": each.flops,
+        "traffic_bytes": each.traffic,
+        "bound": each.bound,
+        "bounds": {str(resource): ps / PS_PER_SECOND for resource, ps in each.bounds.items()},
+    }
+
+
+def _operator(each: OperatorResult) -> dict[str, Any]:
+    op = each.operator
+    return {
+        "id": op.id,
+        "name": op.name,
+        "module": op.module,
+        "target": op.target,
+        "kind": op.kind,
+        "phase": op.phase,
+        "unit": each.cost.unit,
+        "start_seconds": each.start / PS_PER_SECOND,
+        "seconds": each.seconds,
+        "bound": each.bound,
+        "flops": op.flops,
+        "reads": op.reads,
+        "writes": op.writes,
+        "traffic_bytes": each.cost.traffic,
+        "dtype": op.dtype,
+        "dims": asdict(op.dims) if op.dims is not None else None,
+        "detail": each.cost.detail,
+    }

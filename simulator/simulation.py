@@ -1,0 +1,88 @@
+"""From a graph and a chip to a result: cost, place, play, judge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.costs import Cost, compute_model
+from simulator.engine import Schedule, play
+from simulator.graph import OperatorGraph
+from simulator.hardware import Chip
+from simulator.memory import memory_timeline
+from simulator.program import Mode, mode_of, place
+from simulator.result import Result
+from simulator.units import transfer_ps
+from simulator.variants import INFINITE, Resource, scaled
+from simulator.verdict import operator_bounds, seconds_by_resource
+
+_STEP = 1.1  # ten per cent more of a resource: large enough to be exact in integers, small enough to be local
+
+
+def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: str = "tile") -> Result:
+    """Run *graph* on *chip* and say how long it takes, what it needs and what binds it.
+
+    mode      eager: the host dispatches every operator; graph: submitted once, as a captured graph is.
+    fidelity  roofline (the floor), tile (waves of tiles, caches, launches), or another registered model.
+    Raises UsageError for an unknown mode or fidelity and DeadlockError if the graph cannot finish.
+    """
+    how = mode_of(mode)
+    run = _run(graph, chip, how, fidelity)
+    replays = {resource: _run(graph, scaled(chip, resource, INFINITE), how, fidelity) for resource in Resource}
+    bounds = operator_bounds(run.costs, {resource: replay.costs for resource, replay in replays.items()})
+    memory = memory_timeline(graph, run.schedule.start)
+    overflow = max(0, memory.peak - chip.dram.capacity)
+    spill = _spill_ps(graph, chip, overflow)
+    by_resource = seconds_by_resource(graph, run.costs, run.schedule, bounds, chip)
+    by_resource[Resource.CAPACITY] += spill
+    savings = {resource: run.time - replay.time for resource, replay in replays.items()}
+    savings[Resource.CAPACITY] += spill
+    return Result(
+        graph=graph,
+        chip=chip,
+        mode=how,
+        fidelity=fidelity,
+        costs=run.costs,
+        schedule=run.schedule,
+        operator_bounds=bounds,
+        memory=memory,
+        time=run.time + spill,
+        bounds_ps=by_resource,
+        savings=savings,
+        elasticity=_elasticity(graph, chip, how, fidelity, run.time),
+        overflow=overflow,
+        spill=spill,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    costs: Sequence[Cost]
+    schedule: Schedule
+
+    @property
+    def time(self) -> int:
+        return self.schedule.makespan
+
+
+def _run(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str) -> _Run:
+    costs = compute_model(fidelity, chip).costs(graph)
+    return _Run(costs, play(graph, costs, chip, place(graph, costs, chip, mode)))
+
+
+def _elasticity(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str, time: int) -> dict[Resource, float]:
+    """Relative change of time for a relative change of each resource, by finite difference."""
+    if not time:
+        return dict.fromkeys(Resource, 0.0)
+    more = {resource: _run(graph, scaled(chip, resource, _STEP), mode, fidelity).time for resource in Resource}
+    return {resource: (longer / time - 1) / (_STEP - 1) for resource, longer in more.items()}
+
+
+def _spill_ps(graph: OperatorGraph, chip: Chip, overflow: int) -> int:
+    """Time for what does not fit to come over the host link; training writes it back as well.
+
+    A chip without a host link cannot spill: its result says by how much it does not fit, and the time is that of
+    the same chip with enough memory.
+    """
+    if not overflow or chip.host_link is None:
+        return 0
+    crossings = 2 if graph.workload.phase == "train" else 1
+    return transfer_ps(crossings * overflow, chip.host_link.bandwidth * chip.host_link.count)
