@@ -1,1 +1,9 @@
-"""See the README of this folder."""
+"""What hardware does with work: chip descriptions and the models of compute, memory and interconnect.
+
+Importing it registers the compute models of this package with ``simulator.costs``.
+"""
+
+from hw_models import roofline
+from hw_models.loader import chip_names, load_chip
+
+__all__ = ["chip_names", "load_chip", "roofline"]

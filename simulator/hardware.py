@@ -23,6 +23,7 @@ Bytes = Annotated[int, Field(gt=0), _in("B")]
 BytesPerSecond = Annotated[int, Field(gt=0), _in("B/s")]
 Hertz = Annotated[int, Field(gt=0), _in("Hz")]
 Watts = Annotated[int, Field(gt=0), _in("W")]
+SquareMillimetres = Annotated[int, Field(gt=0), _in("mm2")]
 Picoseconds = Annotated[int, Field(ge=0), BeforeValidator(duration)]
 Count = Annotated[int, Field(gt=0, strict=True)]
 Efficiency = Annotated[float, Field(gt=0, le=1)]
@@ -146,7 +147,10 @@ class Execution(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One accelerator.  *source* says where its numbers come from; *memory* maps a level's name to the level."""
+    """One accelerator.  *source* says where its numbers come from; *memory* maps a level's name to the level.
+
+    year, process, area  of the die with the compute cores (all such dies together), as far as they are known.
+    """
 
     __pydantic_config__ = _CLOSED
     name: str
@@ -161,6 +165,9 @@ class Chip:
     host_link: Link | None = None
     links: Link | None = None
     power: Power | None = None
+    year: Count | None = None
+    process: str | None = None
+    area: SquareMillimetres | None = None
 
     def __post_init__(self) -> None:
         """Refuse a chip on which nothing could run; the loader turns ValueError into SpecError with the path."""
