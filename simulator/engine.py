@@ -137,32 +137,27 @@ class _Machine:
         self.ahead = dict(self.program.prefetch)
 
     def unit(self, queue: Sequence[int]) -> Process:
+        env, board, schedule = self.env, self.board, self.schedule
         for index in queue:
+            cost = self.costs[index]
             for dep in self.graph.operators[index].deps:
-                if self.board.end[dep] == _PENDING:
-                    yield self.board.wait(dep)
+                if board.end[dep] == _PENDING:
+                    yield board.wait(dep)
             if index in self.fetched:
                 yield self.fetched[index]
-            yield from self._until(self.schedule.ready[index])
-            yield from self._execute(index)
-
-    def _execute(self, index: int) -> Process:
-        cost = self.costs[index]
-        self.schedule.start[index] = int(self.env.now)
-        if index in self.started:
-            self.started[index].succeed()
-        serial = cost.time - max(cost.compute, cost.memory)  # launch, and whatever else the model adds
-        if serial > 0:
-            yield self.env.timeout(serial)
-        arithmetic = self.env.timeout(cost.compute)
-        yield self.memory.transfer(cost.memory - self.ahead.get(index, 0))
-        if not arithmetic.processed:
-            yield arithmetic
-        self.board.publish(index, int(self.env.now))
-
-    def _until(self, time: int) -> Process:
-        if time > self.env.now:
-            yield self.env.timeout(time - int(self.env.now))
+            if schedule.ready[index] > env.now:
+                yield env.timeout(schedule.ready[index] - env.now)
+            schedule.start[index] = now = int(env.now)
+            if index in self.started:
+                self.started[index].succeed()
+            serial = cost.time - max(cost.compute, cost.memory)  # launch, and whatever else the model adds
+            if serial:
+                yield env.timeout(serial)
+            if moved := cost.memory - self.ahead.get(index, 0):
+                yield self.memory.transfer(moved)
+            if now + serial + cost.compute > env.now:
+                yield env.timeout(now + serial + cost.compute - env.now)
+            board.publish(index, int(env.now))
 
     def dma(self) -> Process:
         before: int | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simulator.dims import Dims
 from simulator.dtypes import DType
@@ -219,20 +219,27 @@ MATRIX_KINDS = frozenset({OpKind.MATMUL, OpKind.ATTENTION, OpKind.CONVOLUTION})
 
 def check(operator: Operator, next_id: int, storages: int) -> None:
     """Raise GraphError unless *operator* may stand at *next_id* in a graph with that many storages."""
-    where = f"operator {operator.id} ({operator.name})"
-    if operator.id != next_id:
-        raise GraphError(f"{where}: the next free id is {next_id}")
-    for dep in operator.deps:
-        if not 0 <= dep < operator.id:
-            raise GraphError(f"{where}: depends on operator {dep}, which does not stand before it")
-    for tensor in operator.inputs + operator.outputs:
-        if not 0 <= tensor.storage < storages:
-            raise GraphError(f"{where}: uses storage {tensor.storage}; the graph has {storages}")
-        if tensor.shape and min(tensor.shape) < 0:
-            raise GraphError(f"{where}: has a tensor of shape {tensor.shape}")
-    for label in ("flops", "reads", "writes", "dispatches"):
-        value: Any = getattr(operator, label)
-        if value < 0:
-            raise GraphError(f"{where}: {label} is {value}")
-    if (operator.kind is OpKind.COLLECTIVE) != bool(operator.group):
-        raise GraphError(f"{where}: a collective, and only a collective, names its group")
+    fault = _fault(operator, next_id, storages)
+    if fault:
+        raise GraphError(f"operator {operator.id} ({operator.name}): {fault}")
+
+
+def _fault(op: Operator, next_id: int, storages: int) -> str | None:
+    if op.id != next_id:
+        return f"the next free id is {next_id}"
+    for dep in op.deps:
+        if not 0 <= dep < op.id:
+            return f"depends on operator {dep}, which does not stand before it"
+    for tensors in (op.inputs, op.outputs):
+        for tensor in tensors:
+            if not 0 <= tensor.storage < storages:
+                return f"uses storage {tensor.storage}; the graph has {storages}"
+            if tensor.shape and min(tensor.shape) < 0:
+                return f"has a tensor of shape {tensor.shape}"
+    if op.flops < 0 or op.reads < 0 or op.writes < 0 or op.dispatches < 0:
+        return (
+            f"flops {op.flops}, reads {op.reads}, writes {op.writes}, dispatches {op.dispatches}: none may be negative"
+        )
+    if (op.kind is OpKind.COLLECTIVE) != bool(op.group):
+        return "a collective, and only a collective, names its group"
+    return None

@@ -13,7 +13,7 @@ from simulator.graph import OperatorGraph, Role
 class MemoryTimeline:
     """Bytes in use while each operator runs, by role, in the order in which the operators start.
 
-    order   operator ids; *live* maps a role to the bytes of its storages alive during each of them.
+    order   operator ids; *live* maps each role in use to the bytes of its storages alive during each of them.
     peak    the most bytes in use at once, and *peak_operator* the operator that runs then (None: an empty graph).
     """
 
@@ -34,7 +34,7 @@ class MemoryTimeline:
         return {role: int(bytes_[position]) for role, bytes_ in self.live.items()}
 
 
-def lifetimes(graph: OperatorGraph, position: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lifetimes(graph: OperatorGraph, position: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first and the last position at which each storage is in use; an unused one gets (0, -1).
 
     *position* maps an operator id to its place in the order of execution.  A resident storage and one that the
@@ -44,23 +44,25 @@ def lifetimes(graph: OperatorGraph, position: Sequence[int]) -> tuple[NDArray[np
     last_place = len(position) - 1
     first = np.full(len(graph.storages), last_place + 1, dtype=np.int64)
     last = np.full(len(graph.storages), -1, dtype=np.int64)
-    for op in graph.operators:
-        place = position[op.id]
-        for tensor in op.outputs + op.inputs:
-            storage = tensor.storage
-            if place < first[storage]:
-                first[storage] = place
-            if place > last[storage]:
-                last[storage] = place
+    storage, place = _touches(graph, position)
+    np.minimum.at(first, storage, place)
+    np.maximum.at(last, storage, place)
     for held, operator in graph.released.items():
         last[held] = max(last[held], position[operator])
-    for each in graph.storages:
-        if each.role.resident:
-            first[each.id] = 0
-        if each.role.resident or each.id in graph.outputs:
-            last[each.id] = last_place
+    resident = np.fromiter((each.role.resident for each in graph.storages), dtype=bool, count=len(graph.storages))
+    first[resident] = 0
+    last[resident] = last_place
+    last[list(graph.outputs)] = last_place
     first[last < 0] = 0
     return first, last
+
+
+def _touches(graph: OperatorGraph, position: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each use of a storage by an operator as two columns: the storage and the operator's position."""
+    uses = np.fromiter((len(op.inputs) + len(op.outputs) for op in graph), dtype=np.int64, count=len(graph))
+    each_use = (tensor.storage for op in graph for tensors in (op.inputs, op.outputs) for tensor in tensors)
+    storage = np.fromiter(each_use, dtype=np.int64, count=int(uses.sum()))
+    return storage, np.repeat(position, uses)
 
 
 def memory_timeline(graph: OperatorGraph, start: Sequence[int]) -> MemoryTimeline:
@@ -69,20 +71,28 @@ def memory_timeline(graph: OperatorGraph, start: Sequence[int]) -> MemoryTimelin
     order = np.lexsort((np.arange(count), np.asarray(start, dtype=np.int64)))
     position = np.empty(count, dtype=np.int64)
     position[order] = np.arange(count)
-    first, last = lifetimes(graph, position.tolist())
-    live = {role: _live_bytes(graph, role, first, last, count) for role in Role}
+    first, last = lifetimes(graph, position)
     if not count:
-        return MemoryTimeline(order, live, sum(s.nbytes for s in graph.storages if s.role.resident), None)
-    total = np.sum(list(live.values()), axis=0)
+        return MemoryTimeline(order, {}, sum(s.nbytes for s in graph.storages if s.role.resident), None)
+    live = _live_bytes(graph, first, last, count)
+    total = sum(live.values(), start=np.zeros(count, dtype=np.int64))
     return MemoryTimeline(order, live, int(total.max()), int(order[int(np.argmax(total))]))
 
 
 def _live_bytes(
-    graph: OperatorGraph, role: Role, first: NDArray[np.int64], last: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
-    ids = np.array([s.id for s in graph.storages if s.role is role and last[s.id] >= 0], dtype=np.int64)
-    sizes = np.array([graph.storages[i].nbytes for i in ids], dtype=np.int64)
-    change = np.zeros(count + 1, dtype=np.int64)
-    np.add.at(change, first[ids], sizes)
-    np.add.at(change, last[ids] + 1, -sizes)
-    return np.cumsum(change[:-1])
+    graph: OperatorGraph, first: NDArray[np.int64], last: NDArray[np.int64], count: int
+) -> dict[Role, NDArray[np.int64]]:
+    """Return the bytes alive at each position for every role that the graph uses."""
+    roles = list(Role)
+    number = {role: index for index, role in enumerate(roles)}
+    size = len(graph.storages)
+    role_of = np.fromiter((number[s.role] for s in graph.storages), dtype=np.uint8, count=size)
+    nbytes = np.fromiter((s.nbytes for s in graph.storages), dtype=np.int64, count=size)
+    live = {}
+    for index in np.unique(role_of[last >= 0]).tolist():
+        ids = np.flatnonzero((role_of == index) & (last >= 0))
+        change = np.zeros(count + 1, dtype=np.int64)
+        np.add.at(change, first[ids], nbytes[ids])
+        np.add.at(change, last[ids] + 1, -nbytes[ids])
+        live[roles[index]] = np.cumsum(change[:-1])
+    return live

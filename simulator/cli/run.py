@@ -1,0 +1,45 @@
+"""``xpusim run``: one workload on one chip."""
+
+import argparse
+from typing import Any
+
+from simulator.cli.target import add_chip, add_target, load_target
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser("run", help="simulate a workload on a chip", description=__doc__)
+    add_target(parser)
+    add_chip(parser)
+    parser.add_argument("--mode", default="graph", metavar="eager|graph", help="how the host submits work (graph)")
+    parser.add_argument("--fidelity", default="tile", metavar="roofline|tile", help="compute model (tile)")
+    parser.add_argument("--json", metavar="FILE", help="write everything as one JSON object")
+    parser.add_argument("--html", metavar="FILE", help="write a page with plots")
+    parser.add_argument("--timeline", metavar="FILE", help="write a trace for ui.perfetto.dev")
+    parser.add_argument("--save-graph", metavar="FILE", help="write the traced operator graph, to be used as TARGET")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trace, simulate, print, write what was asked for."""
+    from hw_models import load_chip
+    from simulator.graph_io import save_graph
+    from simulator.program import mode_of
+    from simulator.simulation import simulate
+    from simulator.terminal import print_result
+
+    mode_of(options.mode)  # before the trace, which takes longer
+    chip = load_chip(options.chip, options.set)
+    graph = load_target(options)
+    result = simulate(graph, chip, mode=options.mode, fidelity=options.fidelity)
+    print_result(result)
+    for path, save in (
+        (options.json, result.save_json),
+        (options.html, result.save_html),
+        (options.timeline, result.save_timeline),
+    ):
+        if path:
+            save(path)
+    if options.save_graph:
+        save_graph(graph, options.save_graph)
+    return 0

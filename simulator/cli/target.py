@@ -1,0 +1,107 @@
+"""TARGET of a command: a preset, a file with a factory, a Hugging Face architecture, or a saved graph."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.dtypes import DType
+from simulator.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from simulator.graph import OperatorGraph
+
+PHASES = ("prefill", "decode", "train")
+_KINDS = "a preset, path.py:factory, hf:MODEL_TYPE or a saved graph (.json)"
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add TARGET and the options that say what one run of it is."""
+    parser.add_argument("target", metavar="TARGET", help=_KINDS)
+    parser.add_argument("--phase", default="prefill", metavar="|".join(PHASES), help="what one run does (prefill)")
+    parser.add_argument("--batch", type=int, default=1, metavar="B", help="sequences (1)")
+    parser.add_argument("--seq", type=int, metavar="S", help="new tokens of each sequence in prefill and train (512)")
+    parser.add_argument("--context", type=int, metavar="C", help="positions in the KV cache in decode (1024)")
+    parser.add_argument("--dtype", default="bf16", help="type of weights and activations (bf16)")
+    parser.add_argument("--optimizer", default="adamw", metavar="adamw|sgd|none", help="of a training step (adamw)")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="hf: a field of the model's configuration"
+    )
+
+
+def add_chip(parser: argparse.ArgumentParser) -> None:
+    """Add --chip and --set."""
+    parser.add_argument("--chip", required=True, metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="override a field: memory.hbm.bandwidth=6TB/s"
+    )
+
+
+def load_target(options: argparse.Namespace) -> "OperatorGraph":
+    """Trace or read what the options name; UsageError, TraceError or GraphError says what is wrong with it."""
+    _check(options)
+    target = options.target
+    if target.endswith(".json"):
+        from simulator.graph_io import load_graph
+
+        return load_graph(target)
+    if ".py:" in target:
+        return _from_factory(options)
+    if target.startswith("hf:"):
+        return _from_hf(options)
+    return _from_preset(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.phase not in PHASES:
+        raise UsageError(
+            f"--phase {options.phase}: unknown{nearest(options.phase, PHASES)} (known: {', '.join(PHASES)})"
+        )
+    for name in ("batch", "seq", "context"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} {value}: must be at least 1")
+    known = [str(dtype) for dtype in DType]
+    if options.dtype not in known:
+        raise UsageError(f"--dtype {options.dtype}: unknown{nearest(options.dtype, known)} (known: {', '.join(known)})")
+    if options.optimizer not in ("adamw", "sgd", "none"):
+        raise UsageError(f"--optimizer {options.optimizer}: unknown (known: adamw, sgd, none)")
+
+
+def _from_preset(options: argparse.Namespace) -> "OperatorGraph":
+    from workloads import build, preset_names
+
+    names = preset_names()
+    if options.target not in names:
+        hint = " (no such file)" if Path(options.target).suffix == ".py" else nearest(options.target, names)
+        raise UsageError(f"unknown target {options.target!r}{hint}; TARGET is {_KINDS}; presets: {', '.join(names)}")
+    program = build(options.target, options.phase, options.batch, options.seq, options.context)
+    return _trace(options, program.module, program.args, program.kwargs, program.loss, program.workload)
+
+
+def _from_factory(options: argparse.Namespace) -> "OperatorGraph":
+    from frontends import load_factory
+
+    module, args, kwargs = load_factory(options.target, _given(options))
+    return _trace(options, module, args, kwargs, None, None)
+
+
+def _from_hf(options: argparse.Namespace) -> "OperatorGraph":
+    from frontends import load_hf
+
+    program = load_hf(options.target.removeprefix("hf:"), options.config, **_given(options))
+    return _trace(options, *program)
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    return {"phase": options.phase, "batch": options.batch, "seq": options.seq, "context": options.context}
+
+
+def _trace(options: argparse.Namespace, module: Any, args: Any, kwargs: Any, loss: Any, workload: Any) -> Any:
+    from frontends import trace, trace_training_step
+
+    if options.phase != "train":
+        return trace(module, args, kwargs, workload=workload, dtype=options.dtype)
+    optimizer = None if options.optimizer == "none" else options.optimizer
+    return trace_training_step(
+        module, args, kwargs, loss=loss, optimizer=optimizer, workload=workload, dtype=options.dtype
+    )
