@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from simulator.calibration import Calibration
 from simulator.dtypes import DType
 from simulator.units import duration, quantity
 
@@ -149,6 +150,7 @@ class Execution(StrEnum):
 class Chip:
     """One accelerator.  *source* says where its numbers come from; *memory* maps a level's name to the level.
 
+    calibration          what measurements add to the data sheet, for the ``tile`` model; its defaults if None.
     year, process, area  of the die with the compute cores (all such dies together), as far as they are known.
     """
 
@@ -165,6 +167,7 @@ class Chip:
     host_link: Link | None = None
     links: Link | None = None
     power: Power | None = None
+    calibration: Calibration | None = None
     year: Count | None = None
     process: str | None = None
     area: SquareMillimetres | None = None

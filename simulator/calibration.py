@@ -1,0 +1,145 @@
+"""What measurements of a real chip, or of its generation, add to its data sheet: a handful of named constants.
+
+All are fractions of a data-sheet figure, multiples of the chip's launch latency, or cycles of its clock, so that they
+stay true when a chip is changed (``--set``, a sweep, a replay with one resource infinite) and carry over to chips
+that nobody has measured.  A chip without a ``calibration`` section gets the values written here as defaults; where
+each of them comes from stands in ``docs`` and in the section of the chip that it was fitted on (h200).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from simulator.dtypes import DType
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+_CLOSED = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulCalibration:
+    """Matrix products as waves of tiles.
+
+    launch           fixed time, in launch latencies: prologue of the pipeline and tail included.
+    efficiency       part of the matrix peak that a full tile sustains at the data-sheet clock.
+    step_cycles      shortest time between two steps of 128 B along K of one tile: memory latency over stages.
+    split            adding up the parts of a product whose K was split, in launch latencies.
+    unaligned        times slower where a row is no multiple of 16 B, so that no wide or bulk copy can be used.
+    vector           part of the vector peak that a product reaches for which the matrix units have no mode.
+    """
+
+    __pydantic_config__ = _CLOSED
+    launch: Positive = 2.0
+    efficiency: Fraction = 0.9
+    step_cycles: NotNegative = 260.0
+    split: NotNegative = 2.0
+    unaligned: Positive = 7.0
+    vector: Fraction = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCalibration:
+    """Fused attention: blocks of 128 query rows, two at a time on a core; with few queries, streams of keys.
+
+    launch         fixed time, in launch latencies.
+    efficiency     part of the matrix peak that its products reach between the exponentials.
+    exponentials   exponentials per cycle and core.
+    alone          times that a block runs slower by having no second one beside it on its core, to hide latency.
+    tail           part of the longest block's time by which the last blocks of a causal mask finish late.
+    block_cycles   fixed cycles of one block of queries: load, normalise, store.
+    backward       part of *efficiency* that the five products of the gradient reach.
+    stream         bytes per cycle that one block of a decode kernel draws when it is not split.
+    split_stream   the same when the keys are split over blocks.
+    split          adding up the parts, in launch latencies; *part_cycles* more for each part.
+    """
+
+    __pydantic_config__ = _CLOSED
+    launch: Positive = 3.3
+    efficiency: Fraction = 0.6
+    exponentials: Positive = 20.0
+    alone: Positive = 1.3
+    tail: NotNegative = 0.5
+    block_cycles: NotNegative = 1000.0
+    backward: Positive = 0.8
+    stream: Positive = 5.0
+    split_stream: Positive = 10.0
+    split: NotNegative = 2.0
+    part_cycles: NotNegative = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCalibration:
+    """A kernel that works along rows, a block of threads for each.
+
+    passes       times that the row goes through the memory path, with the write counted as it is.
+    cycles       cycles of a core for each element, with enough rows to fill it.
+    row_cycles   cycles of a core for each row.
+    latency      cycles that one block takes for a row, however short; *element_latency* more for each element.
+    """
+
+    __pydantic_config__ = _CLOSED
+    passes: Positive = 1.5
+    cycles: NotNegative = 0.3
+    row_cycles: NotNegative = 100.0
+    latency: NotNegative = 2000.0
+    element_latency: NotNegative = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorCalibration:
+    """Everything that is no matrix product.
+
+    launch      fixed time of a pointwise or row kernel, in launch latencies.
+    strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
+    unaligned   times slower where rows are no multiple of 16 B in a kernel that works along rows.
+    """
+
+    __pydantic_config__ = _CLOSED
+    launch: Positive = 0.9
+    strided: Fraction = 0.14
+    unaligned: Positive = 2.0
+    norm: RowCalibration = field(default_factory=RowCalibration)
+    rms_norm: RowCalibration = field(default_factory=RowCalibration)
+    softmax: RowCalibration = field(default_factory=RowCalibration)
+    reduction: RowCalibration = field(default_factory=RowCalibration)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCalibration:
+    """What the units would draw at their data-sheet rate, in watts; the cap then decides how fast they may go.
+
+    matrix     by type of the operands; a type that is not named is never held back.
+    dram       the off-chip memory with its controllers.
+    exponent   time grows with (power wanted / power allowed) ** exponent: 1 if energy for one operation is fixed,
+               less because voltage falls with the clock.
+    """
+
+    __pydantic_config__ = _CLOSED
+    matrix: Mapping[DType, Positive] = field(default_factory=dict)
+    dram: NotNegative = 0.0
+    exponent: Fraction = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Constants of one chip or generation, and where they were measured.
+
+    dram     part of the data-sheet bandwidth that streams reach.
+    cache    bandwidth of the last cache level as a multiple of the data-sheet bandwidth of the memory behind it.
+    resident part of the last cache level's capacity in which data survives until it is used again.
+    """
+
+    __pydantic_config__ = _CLOSED
+    source: Annotated[str, Field(min_length=10)] = "defaults of the tile model: no measurements of this chip"
+    dram: Fraction = 0.87
+    cache: Positive = 2.3
+    resident: Fraction = 0.6
+    matmul: MatmulCalibration = field(default_factory=MatmulCalibration)
+    attention: AttentionCalibration = field(default_factory=AttentionCalibration)
+    vector: VectorCalibration = field(default_factory=VectorCalibration)
+    power: PowerCalibration = field(default_factory=PowerCalibration)
