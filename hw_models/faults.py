@@ -10,10 +10,14 @@ from hw_models.schema import Section, chip_schema
 from hw_models.yamlfile import Document, Fault
 from simulator.errors import nearest
 
+MISSING = "is missing"
+
 
 def faults(error: ValidationError, document: Document) -> list[Fault]:
-    """Every fault of *error*, in the order in which the values stand in the hardware classes."""
-    return [_fault(detail, document.origins) for detail in error.errors(include_url=False)]
+    """Faults met while reading *document*, then those of *error* in the order of the hardware classes."""
+    unread = {fault.path for fault in document.faults}
+    found = (_fault(detail, document.origins) for detail in error.errors(include_url=False))
+    return document.faults + [fault for fault in found if fault.path not in unread or fault.text != MISSING]
 
 
 def _fault(detail: ErrorDetails, origins: Mapping[tuple[str, ...], str]) -> Fault:
@@ -22,7 +26,7 @@ def _fault(detail: ErrorDetails, origins: Mapping[tuple[str, ...], str]) -> Faul
     if "[key]" in detail["loc"] or kind == "unexpected_keyword_argument":
         return Fault(path, _origin(path, origins), f"unknown key{_hint(path)}")
     if kind == "missing":
-        return Fault(path, _origin(path[:-1], origins), "is missing")
+        return Fault(path, _origin(path[:-1], origins), MISSING)
     if not path:
         path, text = _own_path(detail)
         return Fault(path, _origin(path, origins), text)
@@ -81,6 +85,7 @@ _SAY: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
     "enum": lambda ctx, got: f"must be {ctx['expected']}, got {_shown(got)}{nearest(str(got), _words(ctx))}",
     "literal_error": lambda ctx, got: f"must be {ctx['expected']}, got {_shown(got)}{nearest(str(got), _words(ctx))}",
     "dataclass_type": lambda ctx, got: f"must be a section of its own, with keys and values, got {_shown(got)}",
+    "dict_type": lambda ctx, got: f"must be a section of its own, with keys and values, got {_shown(got)}",
     "mapping_type": lambda ctx, got: f"must be a section of its own, with keys and values, got {_shown(got)}",
 }
 

@@ -36,7 +36,7 @@ def load_chip(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Chip:
     try:
         chip = _adapter().validate_python(document.data)
     except ValidationError as error:
-        raise SpecError(_report(name_or_path, document.faults + faults(error, document))) from None
+        raise SpecError(_report(name_or_path, faults(error, document))) from None
     if document.faults:
         raise SpecError(_report(name_or_path, document.faults))
     return chip
@@ -64,29 +64,33 @@ def _in_library(name: str, otherwise: str) -> Path:
 
 def _resolve(path: Path, below: tuple[Path, ...] = ()) -> Document:
     """Read *path* and lay it over the description that it extends, which may extend another."""
+    document = read(path)
     here = path.resolve()
     if here in below:
         circle = " -> ".join(file.name for file in (*below[below.index(here) :], here))
         raise SpecError(f"{path}: extends itself: {circle}")
-    document = read(path)
     base = document.data.pop("extends", None)
     if base is None:
         return _without_nulls(document)
     if not isinstance(base, str):
         raise SpecError(f"{path}: extends ({document.origins[('extends',)]}): must be a chip or a file, got {base!r}")
-    parent = _resolve(_base(path, base, document.origins["extends",]), (*below, here))
+    base_path = _base(path, base, document.origins["extends",])
+    parent = _resolve(base_path, (*below, here))
     document.data.setdefault("name", path.stem)
-    return _without_nulls(_merge(parent, document, _base(path, base, "").name))
+    return _without_nulls(_merge(parent, document, base_path.name))
 
 
 def _base(path: Path, base: str, line: str) -> Path:
     """The file that ``extends: base`` in *path* means; a path counts from the folder of *path*."""
-    if base.endswith(_SUFFIXES) or "/" in base:
-        return path.parent / base
-    try:
-        return _in_library(base, "a file is given as a path that ends in .yaml")
-    except SpecError as error:
-        raise SpecError(f"{path}: extends ({line}): {error}") from None
+    where = f"{path}: extends ({line})"
+    if not base.endswith(_SUFFIXES) and "/" not in base:
+        try:
+            return _in_library(base, "a file is given as a path that ends in .yaml")
+        except SpecError as error:
+            raise SpecError(f"{where}: {error}") from None
+    if not (path.parent / base).is_file():
+        raise SpecError(f"{where}: there is no file {path.parent / base}")
+    return path.parent / base
 
 
 def _merge(parent: Document, child: Document, parent_name: str) -> Document:

@@ -26,7 +26,7 @@ def _apply_one(document: Document, text: str) -> str | None:
     """Apply one override; return what is wrong with it, or None."""
     dotted, equals, raw = text.partition("=")
     path = tuple(part.strip() for part in dotted.split("."))
-    if not equals or not all(path):
+    if not equals or not raw.strip() or not all(path):
         return f"--set {text}: expected PATH=VALUE, such as memory.hbm.bandwidth=6TB/s"
     value = scalar(raw.strip())
     if isinstance(value, dict | list):

@@ -77,14 +77,16 @@ def scalar(text: str) -> Any:
 
 
 def _text(path: Path) -> str:
-    if path.is_dir():
-        raise SpecError(f"{path}: is a directory; expected a chip description, a YAML file")
     try:
         raw = path.read_bytes()
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a directory; expected a chip description, a YAML file") from None
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file") from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a zero byte in the name
+        raise SpecError(f"{str(path)!r}: cannot be read: {error}") from None
     if len(raw) > _MAX_BYTES:
         raise SpecError(f"{path}: {len(raw)} bytes; a chip description has at most {_MAX_BYTES}")
     try:

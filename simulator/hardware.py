@@ -57,7 +57,7 @@ class MatrixUnit:
     source: Source
     macs_per_cycle: Mapping[DType, Count] = field(default_factory=dict)
     array: SystolicArray | None = None
-    rate: Mapping[DType, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
+    rate: Mapping[DType, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)
 
     def macs(self, dtype: DType) -> int | None:
         """Dense multiply-adds per cycle and core for operands of *dtype*; None if it has no such mode."""
@@ -135,6 +135,19 @@ class Power:
     idle: Watts | None = None
 
 
+def _check_units(matrix: MatrixUnit, vector: VectorUnit) -> None:
+    """Raise ValueError unless both units can do something and it is clear how much."""
+    if matrix.array is not None and matrix.macs_per_cycle:
+        raise ValueError("matrix: has both macs_per_cycle and array; one of them must go")
+    if not matrix.dtypes:
+        raise ValueError("matrix: needs macs_per_cycle, or array and rate")
+    for dtype in matrix.dtypes:
+        if not matrix.macs(dtype):
+            raise ValueError(f"matrix.rate.{dtype}: less than one multiply-add a cycle in the whole array")
+    if not vector.flops_per_cycle:
+        raise ValueError("vector.flops_per_cycle: needs the rate of one type at least")
+
+
 class Execution(StrEnum):
     """How operators share the chip.
 
@@ -174,8 +187,7 @@ class Chip:
 
     def __post_init__(self) -> None:
         """Refuse a chip on which nothing could run; the loader turns ValueError into SpecError with the path."""
-        if not self.matrix.dtypes:
-            raise ValueError("matrix: needs macs_per_cycle, or array and rate")
+        _check_units(self.matrix, self.vector)
         device = [name for name, level in self.memory.items() if level.scope == "device"]
         if len(device) != 1:
             raise ValueError(f"memory: needs exactly one level with 'scope: device', got {device or 'none'}")
