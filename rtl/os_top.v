@@ -1,0 +1,145 @@
+// C[m, n] = A[m, k] x B[k, n] on an output-stationary array, all operands and results as streams.
+// Order of tiles: ROWS rows of C, then COLS columns; all of k in one go.  For each tile
+//   activations  one word a column of A, ROWS lanes of m, tlast on the tile's last word;
+//   weights      one word a row of B, COLS lanes of n, tlast on the tile's last word;
+//   results      one word a row of C, COLS lanes, tlast on the last row of the tile.
+// Lanes beyond the edge of a matrix are ignored on the way in and zero on the way out.
+module os_top #(
+    parameter ROWS    = 4,
+    parameter COLS    = 4,
+    parameter DATA_W  = 8,
+    parameter ACC_W   = 32,
+    parameter FLOAT   = 0,
+    parameter DIM_W   = 16,
+    parameter COUNT_W = 32
+) (
+    input  wire                   clk,
+    input  wire                   rst,
+    input  wire                   start,          // taken when not busy
+    input  wire [DIM_W-1:0]       size_m,
+    input  wire [DIM_W-1:0]       size_n,
+    input  wire [DIM_W-1:0]       size_k,
+    output reg                    busy,
+    output reg                    error_size,     // a start with a size of zero was refused
+    output reg                    error_last,     // a tlast came in the wrong place; sticky until rst
+    input  wire                   s_weights_tvalid,
+    output wire                   s_weights_tready,
+    input  wire [COLS*DATA_W-1:0] s_weights_tdata,
+    input  wire                   s_weights_tlast,
+    input  wire                   s_activations_tvalid,
+    output wire                   s_activations_tready,
+    input  wire [ROWS*DATA_W-1:0] s_activations_tdata,
+    input  wire                   s_activations_tlast,
+    output wire                   m_results_tvalid,
+    input  wire                   m_results_tready,
+    output wire [COLS*ACC_W-1:0]  m_results_tdata,
+    output wire                   m_results_tlast,
+    input  wire                   clear_counters,
+    output wire [2:0]             phase,
+    output wire [COUNT_W-1:0]     cycles_idle,
+    output wire [COUNT_W-1:0]     cycles_preload,
+    output wire [COUNT_W-1:0]     cycles_fill,
+    output wire [COUNT_W-1:0]     cycles_stream,
+    output wire [COUNT_W-1:0]     cycles_drain,
+    output wire [COUNT_W-1:0]     cycles_stall,
+    output wire [COUNT_W-1:0]     cycles_total
+);
+    localparam [DIM_W-1:0] ZERO = {DIM_W{1'b0}};
+
+    reg  [DIM_W-1:0] m, n, k;
+    wire             begin_run, sizes_good, finished;
+    assign sizes_good = size_m != ZERO && size_n != ZERO && size_k != ZERO;
+    assign begin_run  = start && !busy && sizes_good;
+
+    // The whole array moves together, and only a result that nobody takes can hold it.
+    wire step, result_ready;
+    reg  result_valid, result_last;
+    reg  [COLS*ACC_W-1:0] result;
+    assign step = !result_valid || result_ready;
+
+    wire w_valid, w_last, a_valid, a_last, pair_ready;
+    wire [COLS*DATA_W-1:0] w_word;
+    wire [ROWS*DATA_W-1:0] a_word;
+    skid_buffer #(.WIDTH(COLS*DATA_W + 1)) weights_skid (
+        .clk(clk), .rst(rst), .s_valid(s_weights_tvalid), .s_ready(s_weights_tready),
+        .s_data({s_weights_tlast, s_weights_tdata}),
+        .m_valid(w_valid), .m_ready(pair_ready && a_valid), .m_data({w_last, w_word})
+    );
+    skid_buffer #(.WIDTH(ROWS*DATA_W + 1)) activations_skid (
+        .clk(clk), .rst(rst), .s_valid(s_activations_tvalid), .s_ready(s_activations_tready),
+        .s_data({s_activations_tlast, s_activations_tdata}),
+        .m_valid(a_valid), .m_ready(pair_ready && w_valid), .m_data({a_last, a_word})
+    );
+    skid_buffer #(.WIDTH(COLS*ACC_W + 1)) results_skid (
+        .clk(clk), .rst(rst), .s_valid(result_valid), .s_ready(result_ready), .s_data({result_last, result}),
+        .m_valid(m_results_tvalid), .m_ready(m_results_tready), .m_data({m_results_tlast, m_results_tdata})
+    );
+
+    wire [ROWS-1:0]  drain;
+    wire [DIM_W-1:0] a_lanes, w_lanes;
+    wire pair_valid, pair_first, pair_last, draining, drain_last_row, drain_last_tile, lost, gap;
+    os_sequencer #(.ROWS(ROWS), .COLS(COLS), .DIM_W(DIM_W)) sequencer (
+        .clk(clk), .rst(rst), .start(begin_run), .step(step),
+        .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(begin_run ? size_k : k),
+        .operands_valid(w_valid && a_valid), .operands_ready(pair_ready),
+        .pair_valid(pair_valid), .pair_first(pair_first), .pair_last(pair_last),
+        .pair_rows(a_lanes), .pair_columns(w_lanes), .drain(drain), .draining(draining),
+        .drain_last_row(drain_last_row), .drain_last_tile(drain_last_tile), .lost(lost), .gap(gap)
+    );
+
+    wire [COLS*DATA_W-1:0] w_masked;
+    wire [ROWS*DATA_W-1:0] a_masked;
+    lane_mask #(.LANES(COLS), .WIDTH(DATA_W), .DIM_W(DIM_W)) mask_w (
+        .count(pair_valid ? w_lanes : ZERO), .in(w_word), .out(w_masked)
+    );
+    lane_mask #(.LANES(ROWS), .WIDTH(DATA_W), .DIM_W(DIM_W)) mask_a (
+        .count(pair_valid ? a_lanes : ZERO), .in(a_word), .out(a_masked)
+    );
+
+    wire [COLS*ACC_W-1:0] y;
+    os_array #(.ROWS(ROWS), .COLS(COLS), .DATA_W(DATA_W), .ACC_W(ACC_W), .FLOAT(FLOAT)) array (
+        .clk(clk), .rst(rst), .step(step), .mark({pair_valid, pair_first, pair_last}),
+        .a(a_masked), .w(w_masked), .drain(drain), .y(y)
+    );
+
+    wire y_valid, y_last_row, y_last_tile;
+    delay_line #(.WIDTH(3), .DELAY(COLS - 1)) tags (
+        .clk(clk), .rst(rst), .step(step), .in({draining, drain_last_row, drain_last_tile}),
+        .out({y_valid, y_last_row, y_last_tile})
+    );
+
+    assign finished = step && y_valid && y_last_row && y_last_tile;
+    always @(posedge clk)
+        if (rst) begin
+            busy         <= 1'b0;
+            error_size   <= 1'b0;
+            error_last   <= 1'b0;
+            m            <= ZERO;
+            n            <= ZERO;
+            k            <= ZERO;
+            result_valid <= 1'b0;
+            result_last  <= 1'b0;
+            result       <= {COLS*ACC_W{1'b0}};
+        end else begin
+            if (begin_run) begin
+                busy <= 1'b1;
+                m    <= size_m;
+                n    <= size_n;
+                k    <= size_k;
+            end else if (finished) busy <= 1'b0;
+            if (start && !busy && !sizes_good) error_size <= 1'b1;
+            if (pair_valid && (w_last != pair_last || a_last != pair_last)) error_last <= 1'b1;
+            if (step) begin
+                result_valid <= y_valid;
+                result_last  <= y_last_row;
+                result       <= y;
+            end
+        end
+
+    phase_counters #(.LATENCY(ROWS + COLS - 2), .COUNT_W(COUNT_W), .GAP_PRELOAD(0)) counters (
+        .clk(clk), .rst(rst), .clear(clear_counters), .begin_run(begin_run), .busy(busy), .step(step),
+        .preloading(1'b0), .issue_valid(pair_valid), .issue_lost(lost), .issue_gap(gap), .phase(phase),
+        .idle(cycles_idle), .preload(cycles_preload), .fill(cycles_fill), .stream(cycles_stream),
+        .drain(cycles_drain), .stall(cycles_stall), .total(cycles_total)
+    );
+endmodule
