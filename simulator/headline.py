@@ -57,7 +57,7 @@ def headline(result: Result) -> Headline:
     facts = [_time(result), _rate(result), _mfu(result), _bandwidth(result), _intensity(result), _memory(result)]
     return Headline(
         title=workload_title(result.graph.workload),
-        machine=f"{result.chip.name}, {result.mode} mode, {result.fidelity} model",
+        machine=f"{result.chip.name}: {result.chip.description}; {result.mode} mode, {result.fidelity} model",
         facts=tuple(fact for fact in facts if fact is not None),
         verdict=verdict(result),
         demand=demand(result),
@@ -123,14 +123,22 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
-def gain(elasticity: float) -> str:
-    """What 10 % more of a resource do to the time.
+def change(share: float) -> str:
+    """Write a relative change of time.
 
-    >>> gain(-0.61), gain(0.0), gain(0.02)
+    >>> change(-0.061), change(0.0), change(0.002)
     ('-6.1 %', '0.0 %', '+0.2 %')
     """
-    change = 10 * elasticity
-    return f"{change:+.1f} %" if abs(change) >= 0.05 else "0.0 %"
+    return f"{100 * share:+.1f} %" if abs(share) >= 0.0005 else "0.0 %"
+
+
+def number(value: float) -> str:
+    """Write a plain number with three digits, and never in exponent form.
+
+    >>> number(7.084), number(1120.4), number(0.0312)
+    ('7.08', '1,120', '0.0312')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def peak_name(chip: Chip, dtype: DType) -> str:
@@ -157,7 +165,7 @@ def _rate(result: Result) -> Fact | None:
         return None
     count = result.graph.workload.tokens
     note = f"{count:,} token{'s' if count > 1 else ''} a run"
-    return Fact("throughput", f"{tokens:,.0f} tokens/s" if tokens >= 100 else f"{tokens:.3g} tokens/s", note)
+    return Fact("throughput", f"{number(tokens)} tokens/s", note)
 
 
 def _mfu(result: Result) -> Fact:
@@ -178,7 +186,7 @@ def _intensity(result: Result) -> Fact | None:
     intensity = result.graph.flops / result.traffic
     dtype = result.graph.workload.dtype
     note = f"the chip balances at {ridge(result):.3g} FLOP/B ({dtype} peak / {result.chip.dram_name.upper()} bandwidth)"
-    return Fact("intensity", f"{intensity:.3g} FLOP/B", note)
+    return Fact("intensity", f"{number(intensity)} FLOP/B", note)
 
 
 def _memory(result: Result) -> Fact:

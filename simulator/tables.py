@@ -74,6 +74,27 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeScale:
+    """One unit for a column of times, so that magnitudes can be compared at a glance."""
+
+    unit: str
+    ps: int
+    decimals: int
+
+    def text(self, time: int) -> str:
+        """Write *time*, in picoseconds, without the unit; what rounds to nothing says so.
+
+        >>> scale = time_scale([895_200_000, 27_310])
+        >>> scale.unit, scale.text(895_200_000), scale.text(27_310), scale.text(310), scale.text(0)
+        ('us', '895.20', '0.03', '<0.01', '0')
+        """
+        if not time:
+            return "0"
+        shown = f"{time / self.ps:.{self.decimals}f}"
+        return shown if float(shown) else f"<{10**-self.decimals:.{self.decimals}f}"
+
+
+@dataclass(frozen=True, slots=True)
 class BoundRow:
     """One resource: the time that it binds on the critical path, and what more of it would bring.
 
@@ -105,6 +126,15 @@ class UncoveredRow:
     count: int
     nbytes: int
     share: float
+
+
+def time_scale(times: Iterable[int]) -> TimeScale:
+    """Return the unit in which the largest of *times* reads best, with five significant digits for it."""
+    largest = max(times, default=0)
+    for unit, ps in (("s", PS_PER_SECOND), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
+        if largest >= ps:
+            return TimeScale(unit, ps, 5 - max(2, len(str(largest // ps))))
+    return TimeScale("ps", 1, 0)
 
 
 def module_rows(result: Result) -> list[Row]:

@@ -1,18 +1,18 @@
 """Prints a result for a person at a terminal: the verdict first, then what it rests on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from simulator.graph import Phase
 from simulator.hardware import Execution
-from simulator.headline import Headline, gain, headline, percent
+from simulator.headline import change, headline, percent
 from simulator.result import Result
 from simulator.tables import (
     BoundRow,
@@ -22,14 +22,15 @@ from simulator.tables import (
     module_rows,
     operator_rows,
     phase_rows,
+    time_scale,
     uncovered_rows,
 )
-from simulator.units import decimal, seconds
+from simulator.units import decimal
 from simulator.variants import Resource
 
 OPERATORS = 10
 MODULES = 30
-PIPED_WIDTH = 100
+FULL_WIDTH = 100
 COLOURS = {
     Resource.COMPUTE: "blue",
     Resource.BANDWIDTH: "dark_orange",
@@ -43,59 +44,11 @@ _BAR = 24
 def print_result(result: Result, console: Console | None = None) -> None:
     """Print *result*; without a *console* to standard output, as plain text if that is not a terminal."""
     console = console or _standard_output()
-    console.print(_panel(headline(result), result))
-    sections: tuple[Callable[[Result, Console], Table | None], ...] = (
-        _bounds,
-        _phases,
-        _modules,
-        _module_phases,
-        _operators,
-        _memory,
-        _uncovered,
-    )
-    for section in sections:
-        table = section(result, console)
-        if table is not None:
-            console.print(table)
-
-
-def _standard_output() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
-
-
-def _panel(top: Headline, result: Result) -> Panel:
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(justify="right", style="bold", no_wrap=True)
-    facts.add_column(style="dim")
-    for fact in top.facts:
-        facts.add_row(fact.label, fact.value, fact.note)
-    verdict = Text(top.verdict, style=f"bold {COLOURS[result.bound]}")
-    body = Group(facts, Text(), verdict, Text(top.demand)) if top.demand else Group(facts, Text(), verdict)
-    title = Text.assemble((top.title, "bold"), "  on  ", (top.machine, "bold"))
-    return Panel(body, title=title, title_align="left", border_style="dim", padding=(0, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One column of a table; *narrow* tells whether it is kept below 100 characters."""
-
-    title: str
-    text: Callable[[Row], str]
-    narrow: bool = True
-    justify: Literal["left", "right"] = "right"
-
-
-_TIME = _Column("time", lambda row: seconds(row.time))
-_SHARE = _Column("share", lambda row: percent(row.share))
-_FLOPS = _Column("FLOP", lambda row: decimal(row.flops, ""), narrow=False)
-_BYTES = _Column("moved", lambda row: decimal(row.traffic, "B") if row.operators else "", narrow=False)
-_RATE = _Column("FLOP/s", lambda row: decimal(row.flops_per_second, "") if row.flops else "")
-_STREAM = _Column("B/s", lambda row: decimal(row.bytes_per_second, "") if row.traffic else "")
-_COUNT = _Column("ops", lambda row: f"{row.operators:,}" if row.operators else "", narrow=False)
-_SHAPE = _Column("size", lambda row: row.shape, narrow=False, justify="left")
-_BOUND = _Column("bound by", lambda row: bound_text(row), justify="left")
+    console.print(_panel(result))
+    for title, table in _sections(result, console):
+        console.print()
+        console.print(Text(title, style="bold"))
+        console.print(table)
 
 
 def bound_text(row: Row) -> str:
@@ -103,132 +56,174 @@ def bound_text(row: Row) -> str:
     return str(row.bound) if row.bound_share > 0.9995 else f"{row.bound} {percent(row.bound_share)}"
 
 
-def _rows(
-    title: str, first: str, rows: Sequence[Row], columns: Sequence[_Column], console: Console, rest: Row | None = None
-) -> Table:
-    kept = [column for column in columns if column.narrow or console.width >= PIPED_WIDTH]
-    table = _table(title)
-    table.add_column(first, no_wrap=True, overflow="ellipsis", ratio=1)
-    for column in kept:
-        table.add_column(column.title, justify=column.justify, no_wrap=True)
-    for row in [*rows, rest] if rest else rows:
-        cells: list[Text] = []
-        for column in kept:
-            style = COLOURS[row.bound] if column is _BOUND else ""
-            cells.append(Text(column.text(row), style=style))
-        table.add_row(_name(row, console, [column.text(row) for column in kept]), *cells)
+def _standard_output() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=FULL_WIDTH)
+
+
+def _panel(result: Result) -> Panel:
+    top = headline(result)
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(justify="right", style="bold", no_wrap=True)
+    facts.add_column(style="dim")
+    for fact in top.facts:
+        facts.add_row(fact.label, fact.value, fact.note)
+    parts: list[RenderableType] = [Text(f"on {top.machine}"), Text(), facts, Text()]
+    parts.append(Text(top.verdict, style=f"bold {COLOURS[result.bound]}"))
+    if top.demand:
+        parts.append(Text(top.demand))
+    title = Text(top.title, style="bold")
+    return Panel(Group(*parts), title=title, title_align="left", border_style="dim", padding=(0, 1))
+
+
+def _sections(result: Result, console: Console) -> Iterator[tuple[str, Table]]:
+    """Titles and tables, those that would be empty left out."""
+    if bounds := bound_rows(result):
+        yield "Time by bound along the critical path, and its change with more of the resource", _bounds(bounds, console)
+    phases = phase_rows(result)
+    if sum(row.operators > 0 for row in phases) > 1:
+        yield "Phases", _rows("phase", phases, _SUMS, console)
+    modules = module_rows(result)
+    if modules:
+        kept = _largest(modules, MODULES)
+        whole = "run" if result.chip.execution is Execution.STREAM else "work of all units"
+        left_out = f"; the {len(kept)} largest of {len(modules)}" if len(kept) < len(modules) else ""
+        yield f"Modules (share of the {whole}{left_out})", _rows("module", kept, _SUMS, console)
+        if len(columns := _phase_columns(kept)) > 1:
+            timed = [row for row in kept if row.operators]
+            yield "Modules by phase", _rows("module", timed, columns, console)
+        operators = operator_rows(result, OPERATORS)
+        yield "Most expensive operators, identical ones together", _rows("operator", operators, _SINGLE, console)
+    if result.memory.peak:
+        yield f"Device memory at the peak{_peak_place(result)}", _memory(result)
+    if result.uncovered:
+        yield "Operators without a rule, timed by their bytes", _uncovered(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of a table: *text* of each cell, or *time* in the unit of the table.
+
+    wide  whether it is left out below 100 characters.
+    """
+
+    title: str
+    text: Callable[[Row], str] = lambda row: ""
+    time: Callable[[Row], int] | None = None
+    wide: bool = False
+    justify: Literal["left", "right"] = "right"
+
+
+_TIME = _Column("time", time=lambda row: row.time)
+_SHARE = _Column("share", lambda row: percent(row.share))
+_BOUND = _Column("bound by", bound_text, justify="left")
+_RATE = _Column("FLOP/s", lambda row: decimal(row.flops_per_second, "") if row.flops else "")
+_SUMS = (
+    _Column("ops", lambda row: f"{row.operators:,}" if row.operators else "", wide=True),
+    _TIME,
+    _SHARE,
+    _Column("FLOP", lambda row: decimal(row.flops, "") if row.flops else "", wide=True),
+    _Column("moved", lambda row: decimal(row.traffic, "B") if row.traffic else "", wide=True),
+    _RATE,
+    _BOUND,
+)
+_SINGLE = (
+    _Column("size", lambda row: row.shape, wide=True, justify="left"),
+    _TIME,
+    _SHARE,
+    _RATE,
+    _Column("B/s", lambda row: decimal(row.bytes_per_second, "") if row.traffic else ""),
+    _BOUND,
+)
+
+
+def _phase_columns(rows: Sequence[Row]) -> list[_Column]:
+    def column(phase: Phase) -> _Column:
+        return _Column(str(phase), time=lambda row: row.phases.get(phase, 0))
+
+    return [column(phase) for phase in Phase if any(row.phases.get(phase) for row in rows)]
+
+
+def _rows(first: str, rows: Sequence[Row], columns: Sequence[_Column], console: Console) -> Table:
+    kept = [column for column in columns if not column.wide or console.width >= FULL_WIDTH]
+    scale = time_scale(column.time(row) for column in kept if column.time for row in rows)
+    titles = [f"{column.title}, {scale.unit}" if column.time else column.title for column in kept]
+    cells = [[scale.text(column.time(row)) if column.time else column.text(row) for column in kept] for row in rows]
+    widths = [max(map(len, texts)) for texts in zip(titles, *cells, strict=True)]
+    room = console.width - sum(widths) - 2 * len(kept)
+    table = _table()
+    table.add_column(first, no_wrap=True)
+    for title, column in zip(titles, kept, strict=True):
+        table.add_column(title, justify=column.justify, no_wrap=True)
+    for row, texts in zip(rows, cells, strict=True):
+        styles = [COLOURS[row.bound] if column is _BOUND else "" for column in kept]
+        styled = [Text(text, style=style) for text, style in zip(texts, styles, strict=True)]
+        table.add_row(Text(_name(row, room)), *styled)
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        header_style="dim",
-        expand=False,
-        pad_edge=False,
-    )
+def _name(row: Row, room: int) -> str:
+    """The name with its count; where it is too long its end is kept, which tells more than its beginning."""
+    count = f" x{row.repeats}" if row.repeats > 1 else ""
+    left = max(8, room - len(count))
+    return (row.name if len(row.name) <= left else "…" + row.name[1 - left :]) + count
 
 
-def _name(row: Row, console: Console, cells: Sequence[str]) -> Text:
-    return Text(row.name + (f" x{row.repeats}" if row.repeats > 1 else ""))
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
 
 
-def _bounds(result: Result, console: Console) -> Table | None:
-    rows = bound_rows(result)
-    if not rows:
-        return None
-    table = _table("Time by bound, along the critical path")
-    for title, right in (("bound by", False), ("time", True), ("share", True), ("", False)):
-        table.add_column(title, justify="right" if right else "left", no_wrap=True)
-    table.add_column("if infinite", justify="right", no_wrap=True)
-    table.add_column("if 10 % more", justify="right", no_wrap=True)
+def _bounds(rows: Sequence[BoundRow], console: Console) -> Table:
+    table = _table()
+    scale = time_scale(row.time for row in rows)
+    for title in ("bound by", f"time, {scale.unit}", "share", "", "if infinite", "if +10 %"):
+        table.add_column(title, justify="left" if title in ("bound by", "") else "right", no_wrap=True)
     for row in rows:
-        saved = f"-{percent(row.saving)}" if row.saving > 0 else "0 %"
         colour = COLOURS[row.resource]
-        cells = (Text(str(row.resource), style=colour), seconds(row.time), percent(row.share))
-        table.add_row(*cells, Text(_bar(row, console), style=colour), saved, gain(row.elasticity))
+        table.add_row(
+            Text(str(row.resource), style=colour),
+            scale.text(row.time),
+            percent(row.share),
+            Text(_bar(row.share, console), style=colour),
+            change(-row.saving),
+            change(row.elasticity / 10),
+        )
     return table
 
 
-def _bar(row: BoundRow, console: Console) -> str:
+def _bar(share: float, console: Console) -> str:
     block = "#" if console.options.ascii_only else "█"
-    return (block * round(_BAR * row.share)).ljust(_BAR)
-
-
-def _phases(result: Result, console: Console) -> Table | None:
-    rows = phase_rows(result)
-    if sum(row.operators > 0 for row in rows) < 2:
-        return None
-    columns = (_COUNT, _TIME, _SHARE, _FLOPS, _BYTES, _RATE, _BOUND)
-    return _rows("Phases", "phase", rows, columns, console)
-
-
-def _modules(result: Result, console: Console) -> Table | None:
-    rows = module_rows(result)
-    if not rows:
-        return None
-    columns = (_COUNT, _TIME, _SHARE, _FLOPS, _BYTES, _RATE, _BOUND)
-    kept = _largest(rows, MODULES)
-    title = f"Modules (share {_share_of(result)})"
-    if len(kept) < len(rows):
-        title += f", the {len(kept)} largest of {len(rows)}"
-    return _rows(title, "module", kept, columns, console)
+    return (block * round(_BAR * share)).ljust(_BAR)
 
 
 def _largest(rows: Sequence[Row], count: int) -> list[Row]:
+    """The *count* rows that take longest, in their old order."""
     kept = sorted(range(len(rows)), key=lambda place: -rows[place].time)[:count]
     return [rows[place] for place in sorted(kept)]
 
 
-def _share_of(result: Result) -> str:
-    return "of the run" if result.chip.execution is Execution.STREAM else "of the work of all units"
+def _peak_place(result: Result) -> str:
+    place = result.memory.peak_operator
+    return f", during {result.graph.operators[place].name}" if place is not None else ""
 
 
-def _module_phases(result: Result, console: Console) -> Table | None:
-    rows = [row for row in module_rows(result) if row.operators]
-    used = [phase for phase in Phase if any(row.phases.get(phase) for row in rows)]
-    if len(used) < 2:
-        return None
-
-    def column(phase: Phase) -> _Column:
-        return _Column(str(phase), lambda row: seconds(row.phases.get(phase, 0)))
-
-    return _rows("Modules by phase", "module", _largest(rows, MODULES), [column(phase) for phase in used], console)
-
-
-def _operators(result: Result, console: Console) -> Table | None:
-    rows = operator_rows(result, OPERATORS)
-    if not rows:
-        return None
-    columns = (_SHAPE, _TIME, _SHARE, _RATE, _STREAM, _BOUND)
-    return _rows("Most expensive operators, identical ones together", "operator", rows, columns, console)
-
-
-def _memory(result: Result, console: Console) -> Table | None:
-    rows = memory_rows(result)
-    if not rows:
-        return None
-    table = _table(f"Device memory at the peak ({decimal(result.chip.dram.capacity, 'B')})")
+def _memory(result: Result) -> Table:
+    table = _table()
     table.add_column("what", no_wrap=True)
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
-    for row in rows:
+    for row in memory_rows(result):
         table.add_row(str(row.role), decimal(row.nbytes, "B"), percent(row.share))
+    table.add_row("all", decimal(result.peak_memory_bytes, "B"), "", style="bold")
     return table
 
 
-def _uncovered(result: Result, console: Console) -> Table | None:
-    rows = uncovered_rows(result)
-    if not rows:
-        return None
-    table = _table("Operators without a rule, timed by their bytes")
+def _uncovered(result: Result) -> Table:
+    table = _table()
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
-    table.add_column("runs", justify="right", no_wrap=True)
-    table.add_column("bytes", justify="right", no_wrap=True)
-    table.add_column("share of bytes", justify="right", no_wrap=True)
-    for row in rows:
+    for title in ("runs", "bytes", "share of bytes"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in uncovered_rows(result):
         table.add_row(Text(row.target), f"{row.count:,}", decimal(row.nbytes, "B"), percent(row.share))
     return table
