@@ -11,7 +11,8 @@ from workloads.gpt.model import Model, make_cache
 from workloads.program import Program
 
 PHASES = ("prefill", "decode", "train")
-DEFAULT_LENGTH = 1024
+DEFAULT_SEQ = 512
+DEFAULT_CONTEXT = 1024
 
 
 def program(
@@ -19,8 +20,8 @@ def program(
 ) -> Program:
     """Return one step of *config*.
 
-    prefill, train  *seq* tokens of each of *batch* sequences.
-    decode          one new token a sequence; the cache holds *context* positions, the new one included.
+    prefill, train  *seq* tokens (512) of each of *batch* sequences.
+    decode          one new token a sequence; the cache holds *context* positions (1024), the new one included.
     """
     length = step_length(config, phase, batch, seq, context)
     tokens_each = 1 if phase == "decode" else length
@@ -36,8 +37,10 @@ def step_length(config: Config, phase: str, batch: int, seq: int | None, context
     """Return the positions that a step looks over; UsageError if the request makes no sense."""
     if phase not in PHASES:
         raise UsageError(f"unknown phase {phase!r}{nearest(phase, PHASES)} (known: {', '.join(PHASES)})")
-    what, asked = ("context", context) if phase == "decode" else ("sequence", seq)
-    length = min(DEFAULT_LENGTH, config.context) if asked is None else asked
+    what, asked, default = ("sequence", seq, DEFAULT_SEQ)
+    if phase == "decode":
+        what, asked, default = ("context", context, DEFAULT_CONTEXT)
+    length = min(default, config.context) if asked is None else asked
     for label, value in (("batch", batch), (what, length)):
         if value < 1:
             raise UsageError(f"{config.name} {phase}: {label} is {value}, needs at least 1")
