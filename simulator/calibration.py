@@ -130,7 +130,8 @@ class Calibration:
     """Constants of one chip or generation, and where they were measured.
 
     dram     part of the data-sheet bandwidth that streams reach.
-    cache    bandwidth of the last cache level as a multiple of the data-sheet bandwidth of the memory behind it.
+    cache    bandwidth of the last cache level as a multiple of the data-sheet bandwidth of the memory behind it;
+             used where the description gives the level none of its own.
     resident part of the last cache level's capacity in which data survives until it is used again.
     """
 

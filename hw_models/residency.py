@@ -1,0 +1,35 @@
+"""What stays in the last on-chip level between operators: reuse distances over the storages of a graph.
+
+A storage is still there if not more than *capacity* bytes were touched since its last use.  The distance is counted
+in bytes touched, so that a storage used twice in between counts twice: an upper bound of the stack distance, exact
+where everything in between is different.
+"""
+
+from collections.abc import Sequence
+
+from simulator.graph import OperatorGraph
+
+
+def hits(graph: OperatorGraph, capacity: float) -> Sequence[int]:
+    """Bytes of each operator's reads that are still on the chip, with *capacity* bytes to stay in; 0 with none."""
+    if capacity <= 0:
+        return [0] * len(graph)
+    touched = 0
+    last: dict[int, int] = {}
+    found: list[int] = []
+    for op in graph.operators:
+        cached = 0
+        for tensor in op.inputs:
+            storage = tensor.storage
+            size = tensor.nbytes
+            before = last.get(storage)
+            if before is not None:
+                room = capacity - (touched - before)
+                if room > 0:
+                    cached += size if size <= room else int(room)
+        for tensor in op.inputs + op.outputs:
+            touched += tensor.nbytes
+        for tensor in op.inputs + op.outputs:
+            last[tensor.storage] = touched
+        found.append(min(cached, op.reads))
+    return found

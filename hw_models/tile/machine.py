@@ -1,0 +1,116 @@
+"""What the tile model needs of a chip: data-sheet figures times calibration, worked out once, as plain floats.
+
+Times are picoseconds, rates are bytes, multiply-adds or operations per picosecond.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from simulator.calibration import Calibration, MatmulCalibration, RowCalibration, VectorCalibration
+from simulator.dtypes import DType
+from simulator.hardware import Chip, Execution
+from simulator.units import PS_PER_SECOND
+
+_PLAIN_ROWS = RowCalibration(passes=1.0, cycles=0.0, row_cycles=0.0, latency=0.0, element_latency=0.0)
+_EXACT = Calibration(
+    source="an XPU that nobody has measured: its data sheet taken at its word",
+    dram=1.0,
+    matmul=MatmulCalibration(launch=1.0, efficiency=1.0, step_cycles=0.0, split=0.0, unaligned=1.0, vector=1.0),
+    vector=VectorCalibration(
+        launch=1.0,
+        strided=1.0,
+        unaligned=1.0,
+        norm=_PLAIN_ROWS,
+        rms_norm=_PLAIN_ROWS,
+        softmax=_PLAIN_ROWS,
+        reduction=_PLAIN_ROWS,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One chip, ready for arithmetic.
+
+    cycle        picoseconds of one cycle of the matrix unit.
+    dram, cache  bytes per picosecond that streams reach from the off-chip memory and from the last cache level.
+    floor        bytes per picosecond of the data sheet: nothing off-chip is ever faster.
+    on_chip      bytes of all on-chip levels together; *resident* those in which data survives between operators.
+    headroom     watts between idle and the cap; 0 if the chip has no cap.
+    """
+
+    chip: Chip
+    calibration: Calibration
+    cycle: float = field(init=False)
+    launch: float = field(init=False)
+    dram: float = field(init=False)
+    cache: float = field(init=False)
+    floor: float = field(init=False)
+    on_chip: int = field(init=False)
+    resident: float = field(init=False)
+    headroom: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        chip, cal = self.chip, self.calibration
+        put = object.__setattr__
+        put(self, "cycle", PS_PER_SECOND / chip.matrix.clock)
+        put(self, "launch", float(chip.overheads.launch))
+        put(self, "floor", chip.dram_bandwidth / PS_PER_SECOND)
+        put(self, "dram", cal.dram * self.floor)
+        put(self, "cache", max(self.dram, _cache_bandwidth(chip) or cal.cache * self.floor))
+        put(self, "on_chip", _on_chip(chip))
+        put(self, "resident", cal.resident * _cache_capacity(chip))
+        power = chip.power
+        idle = 0 if power is None else power.idle if power.idle is not None else power.cap // 6
+        put(self, "headroom", float(power.cap - idle) if power is not None else 0.0)
+
+    def macs(self, dtype: DType) -> float | None:
+        """Multiply-adds per picosecond of all matrix units; None if they have no mode for *dtype*."""
+        macs = self.chip.matrix.macs(dtype)
+        return None if macs is None else macs * self.chip.cores / self.cycle
+
+    def flops(self, dtype: DType) -> float:
+        """Vector FLOP per picosecond."""
+        return self.chip.vector_peak(dtype) / PS_PER_SECOND
+
+    def watts(self, dtype: DType, flops: int, traffic: float, time: float) -> float:
+        """Watts above idle that *flops* and *traffic* bytes would draw if they took *time*."""
+        power = self.calibration.power
+        full = power.matrix.get(dtype, 0.0)
+        arithmetic = full * flops / (self.chip.peak(dtype) / PS_PER_SECOND) if full else 0.0
+        return (arithmetic + power.dram * traffic / self.floor) / time
+
+    def slowed_by_power(self, dtype: DType, flops: int, traffic: float, time: float) -> float:
+        """Return *time*, longer if the chip would draw more than its cap allows over a long run of such work."""
+        if not self.headroom or time <= 0:
+            return time
+        wanted = self.watts(dtype, flops, traffic, time) / self.headroom
+        return float(time * wanted**self.calibration.power.exponent) if wanted > 1 else time
+
+
+def machine(chip: Chip) -> Machine:
+    """The machine of *chip*: its own calibration, or the defaults for its way of executing."""
+    default = _EXACT if chip.execution is Execution.UNITS else Calibration()
+    return Machine(chip, chip.calibration or default)
+
+
+def recalibrated(chip: Chip, calibration: Calibration) -> Chip:
+    """*chip* with other constants, for a fit."""
+    return replace(chip, calibration=calibration)
+
+
+def _on_chip(chip: Chip) -> int:
+    """Bytes that a kernel can keep on the chip while it works: shared levels, or else what the cores have."""
+    shared = sum(level.capacity for level in chip.memory.values() if level.scope == "chip")
+    own = sum(level.capacity for level in chip.memory.values() if level.scope == "core") * chip.cores
+    return max(shared, own)
+
+
+def _cache_bandwidth(chip: Chip) -> float:
+    """Bytes per picosecond of the fastest level that all cores share, as described; 0 if that is not known."""
+    shared = [level.bandwidth or 0 for level in chip.memory.values() if level.scope == "chip"]
+    return max(shared, default=0) / PS_PER_SECOND
+
+
+def _cache_capacity(chip: Chip) -> int:
+    """Bytes of the last on-chip level that all cores share; without one nothing stays between operators."""
+    return max((level.capacity for level in chip.memory.values() if level.scope == "chip"), default=0)

@@ -1,0 +1,95 @@
+"""Matrix products on cores with tensor units: waves of tiles, the best of a few tile shapes and splits of K.
+
+    tile   steps x max(arithmetic of a step, latency of a step, bytes of a step / share of the cache bandwidth)
+    time   launch + max(waves x tile, bytes / bandwidth) + adding up the parts, if K was split
+           and longer by (power wanted / power allowed) ** exponent where the cap holds the clock down
+
+A step is 128 bytes of K.  Waves are whole: a last wave with few tiles takes as long as a full one.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw_models.tile.machine import Machine
+from hw_models.tile.timing import Timing
+from hw_models.tile.traffic import matmul_traffic
+from simulator.dtypes import DType
+
+STEP_BYTES = 128  # of K in one step of the pipeline: one row of a swizzled tile in shared memory
+_TILE_CELLS = 128 * 256  # accumulators that the registers of a core hold
+_ROWS, _COLUMNS = (64, 128, 192, 256), (32, 64, 96, 128, 160, 192, 224, 256)
+_SPLITS = (1, 2, 3, 4, 6, 8)
+_NARROW_STREAM = 0.6  # of the slowdown of unaligned arithmetic hits unaligned streams; a few rows are read as vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """*batch* products [m, k] x [k, n].
+
+    size, out_size  bytes of one element of the operands and of the result.
+    aligned         whether every row that is read or written is a multiple of 16 bytes.
+    cached          bytes of the operands that are still on the chip.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: DType
+    size: float
+    out_size: float
+    aligned: bool = True
+    cached: int = 0
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@cache
+def _candidates() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Rows, columns and splits of every way to cut a product that is tried."""
+    shapes = [(m, n) for m, n in product(_ROWS, _COLUMNS) if m * n <= _TILE_CELLS]
+    ways = np.array([(m, n, s) for (m, n) in shapes for s in _SPLITS], dtype=np.float64)
+    return ways[:, 0], ways[:, 1], ways[:, 2]
+
+
+def matmul(machine: Machine, work: Product) -> Timing:
+    """Time of *work* with the chip to itself."""
+    cal = machine.calibration.matmul
+    traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip)
+    dram = max(0.0, traffic - work.cached)
+    memory = dram / machine.dram
+    macs = machine.macs(work.dtype)
+    best, detail = _waves(machine, work, memory, macs)
+    launch = cal.launch * machine.launch
+    time = machine.slowed_by_power(work.dtype, work.flops, dram, launch + best)
+    rate = macs or machine.flops(work.dtype) / 2
+    return Timing(time, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail)
+
+
+def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -> tuple[float, str]:
+    """The shortest time of all candidates and how it comes about."""
+    cal, cores = machine.calibration.matmul, machine.chip.cores
+    rows, columns, splits = _candidates()
+    rate = cal.efficiency * macs if macs else cal.vector * machine.flops(work.dtype) / 2
+    slower = 1.0 if work.aligned else cal.unaligned
+    depth = STEP_BYTES / work.size
+    steps = np.ceil(work.k / splits / depth)
+    tiles = work.batch * np.ceil(work.m / rows) * np.ceil(work.n / columns) * splits
+    waves = np.ceil(tiles / cores)
+    arithmetic = slower * depth * rows * columns / (rate / cores)
+    streamed = (np.minimum(rows, work.m) + np.minimum(columns, work.n)) * STEP_BYTES * np.minimum(tiles, cores)
+    latency = cal.step_cycles * machine.cycle
+    step = np.maximum(np.maximum(arithmetic, latency), streamed / machine.cache)
+    parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
+    if not work.aligned:
+        memory *= min(_NARROW_STREAM * slower, 1 + work.m / 2)
+    time = np.maximum(waves * steps * step, memory) + np.where(splits > 1, parts, 0.0)
+    best = int(time.argmin())
+    shape = f"{int(rows[best])}x{int(columns[best])} tiles, {tiles[best] / cores:.3g} waves of {cores}"
+    return float(time[best]), shape + (f", split-K {int(splits[best])}" if splits[best] > 1 else "")

@@ -1,0 +1,121 @@
+"""The ``tile`` fidelity: operators become waves of tiles, blocks, streams or folds, with caches between them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hw_models.residency import hits
+from hw_models.roofline import roofline_cost
+from hw_models.tile.attention import Attention, attention
+from hw_models.tile.folds import folded, folded_attention
+from hw_models.tile.machine import Machine, machine
+from hw_models.tile.matmul import Product, matmul
+from hw_models.tile.rows import Stream, pointwise, rows
+from hw_models.tile.timing import Timing
+from simulator.costs import Cost, Unit, register_model
+from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
+from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
+from simulator.hardware import Chip
+
+_ROW_BYTES = 16  # widest load of a thread, and the granule of bulk copies
+_UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
+
+
+@register_model("tile")
+class TileModel:
+    """Costs of operators on *chip*, one computation for each distinct shape and share of cached bytes."""
+
+    def __init__(self, chip: Chip) -> None:
+        self._chip = chip
+        self._machine = machine(chip)
+        self._known: dict[tuple[Any, ...], Cost] = {}
+
+    def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
+        """One cost per operator of *graph*, in order."""
+        known = self._known
+        weights = {storage.id for storage in graph.storages if storage.role is Role.WEIGHT}
+        found: list[Cost] = []
+        for op, cached in zip(graph.operators, hits(graph, self._machine.resident), strict=True):
+            rows_apart = _contiguous_rows(op, weights) if op.phase is Phase.BACKWARD else 0
+            key = (op.target, op.kind, op.dtype, op.dims, op.flops, op.reads, op.writes, cached, rows_apart)
+            cost = known.get(key)
+            if cost is None:
+                cost = known[key] = self._cost(op, cached, rows_apart)
+            found.append(cost)
+        return found
+
+    def _cost(self, op: Operator, cached: int, rows_apart: int) -> Cost:
+        if op.kind is OpKind.COLLECTIVE:
+            return roofline_cost(self._chip, op)
+        timing = self._timing(op, cached, rows_apart)
+        unit = _unit(self._machine, op)
+        time, launch, compute, memory, traffic = (
+            _up(value) for value in (timing.time, timing.launch, timing.compute, timing.memory, timing.traffic)
+        )
+        return Cost(unit, max(time, launch, compute, memory), launch, compute, memory, traffic, timing.detail)
+
+    def _timing(self, op: Operator, cached: int, rows_apart: int) -> Timing:
+        dims, chip = op.dims, self._machine
+        on_array = chip.chip.matrix.array is not None and chip.macs(op.dtype) is not None
+        if isinstance(dims, MatmulDims | ConvolutionDims):
+            work = _product(op, dims, cached, rows_apart)
+            return folded(chip, work) if on_array else matmul(chip, work)
+        if isinstance(dims, AttentionDims):
+            if on_array:
+                return folded_attention(chip, dims, op.dtype, op.nbytes, cached)
+            return attention(chip, Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached))
+        return _vector(chip, op, cached)
+
+
+def _up(value: float) -> int:
+    """Round up to a whole number, but not because of the last bits of a float."""
+    whole = round(value)
+    return whole if abs(value - whole) <= 1e-9 * max(1.0, abs(value)) else -int(-value // 1)
+
+
+def _unit(chip: Machine, op: Operator) -> Unit:
+    if op.kind in MATRIX_KINDS:
+        return Unit.MATRIX if chip.macs(op.dtype) is not None else Unit.VECTOR
+    return _UNITS.get(op.kind, Unit.VECTOR)
+
+
+def _product(op: Operator, dims: MatmulDims | ConvolutionDims, cached: int, rows_apart: int) -> Product:
+    """The matrix product of *op*; a grouped one is so many smaller ones in one launch."""
+    size = op.dtype.bits / 8
+    out = op.outputs[0].dtype.bits / 8 if op.outputs else size
+    if isinstance(dims, ConvolutionDims):
+        k = dims.in_channels * dims.taps
+        return Product(dims.positions, dims.out_channels, k, dims.groups, op.dtype, size, out, cached=cached)
+    m, batch = dims.m, dims.batch
+    if dims.groups > 1:
+        m, batch = -(-m // dims.groups), dims.groups
+    contiguous = {0: (dims.n, dims.k), 1: (dims.m, dims.n)}[rows_apart]
+    one = 1 in (dims.m, dims.n) and batch > 1  # vector kernels, which need no wide rows
+    aligned = one or all(extent * size % _ROW_BYTES == 0 for extent in contiguous)
+    return Product(m, dims.n, dims.k, batch, op.dtype, size, out, aligned, cached)
+
+
+def _contiguous_rows(op: Operator, weights: set[int]) -> int:
+    """1 for the gradient of a weight: rows of its transposed operands run along m and n; 0 otherwise (n and k)."""
+    if not isinstance(op.dims, MatmulDims):
+        return 0
+    return int(not any(tensor.storage in weights for tensor in op.inputs))
+
+
+def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
+    """Time of an operator that is no matrix product."""
+    name = op.target.rsplit(".", 1)[-1]
+    elements = max((tensor.elements for tensor in op.outputs), default=0)
+    dims = op.dims if isinstance(op.dims, RowDims) else None
+    strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
+    aligned = dims is None or dims.inner > 1 or dims.columns * op.dtype.bits // 8 % _ROW_BYTES == 0
+    work = Stream(name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned)
+    if op.kind is not OpKind.REDUCTION or dims is None:
+        return pointwise(chip, work)
+    cal = chip.calibration.vector
+    if "rms_norm" in name:
+        return rows(chip, work, cal.rms_norm)
+    if "norm" in name:
+        return rows(chip, work, cal.norm)
+    if "softmax" in name:
+        return rows(chip, work, cal.softmax)
+    return rows(chip, work, cal.reduction)

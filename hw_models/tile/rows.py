@@ -1,0 +1,80 @@
+"""Everything that is no matrix product: pointwise, moves, and work along rows.
+
+* pointwise: launch + bytes / bandwidth, with the arithmetic beside it
+* rows: launch + the longer of one row's latency and the throughput of all rows (bytes, elements, rows)
+"""
+
+from dataclasses import dataclass
+
+from hw_models.tile.machine import Machine
+from hw_models.tile.timing import Timing, together
+from simulator.calibration import RowCalibration
+from simulator.dims import RowDims
+from simulator.dtypes import DType
+
+_SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
+_BLOCK = 2.0  # the same for one row's latency and the throughput of all
+_ELEMENT = {"gelu": 25, "silu": 18, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
+            "gelu_backward": 45, "silu_backward": 28, "pow": 16, "log": 8, "sin": 20, "cos": 20}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """*reads* and *writes* in bytes, *cached* of the reads still on the chip; *flops* beside them.
+
+    name      what the operator is called, without its namespace.
+    elements  of its largest output; *dims* of its rows, if it works along rows.
+    strided   whether neighbours in the output are no neighbours in the input.
+    aligned   whether rows are multiples of 16 bytes.
+    """
+
+    name: str
+    reads: int
+    writes: int
+    flops: int
+    dtype: DType
+    elements: int = 0
+    cached: int = 0
+    dims: RowDims | None = None
+    strided: bool = False
+    aligned: bool = True
+
+
+def pointwise(machine: Machine, work: Stream) -> Timing:
+    """Time of one pass over memory, one element at a time."""
+    cal = machine.calibration.vector
+    launch = cal.launch * machine.launch
+    nbytes = work.reads + work.writes
+    dram = float(max(0, nbytes - work.cached))
+    share = cal.strided if work.strided else 1.0
+    memory = max(dram / machine.dram, nbytes / machine.cache) / share
+    compute = operations(work) / machine.flops(DType.FP32)
+    body = together(compute, memory, _SHARP)
+    floor = work.flops / machine.flops(work.dtype)
+    detail = "strided copy" if work.strided else ""
+    return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
+
+
+def operations(work: Stream) -> float:
+    """Vector operations of a pointwise operator: what its formula expands to on lanes without an exponential."""
+    each = _ELEMENT.get(work.name.removesuffix("_"), 0)
+    return float(max(work.flops, each * work.elements))
+
+
+def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
+    """Time of a kernel with one block of threads a row."""
+    assert work.dims is not None
+    cores, cycle = machine.chip.cores, machine.cycle
+    launch = machine.calibration.vector.launch * machine.launch
+    nbytes = work.reads + work.writes
+    dram = float(max(0, nbytes - work.cached))
+    slower = 1.0 if work.aligned else machine.calibration.vector.unaligned
+    again = work.reads * (cal.passes - 1) / machine.dram
+    memory = max(dram / machine.dram, nbytes / machine.cache) + max(0.0, again)
+    count, length = work.dims.rows, work.dims.columns
+    busy = (count * cal.row_cycles + count * length * cal.cycles) * cycle / cores
+    latency = (cal.latency + cal.element_latency * length) * cycle if length else 0.0
+    floor = work.flops / machine.flops(work.dtype)
+    body = together(latency, slower * max(memory, busy), _BLOCK)
+    detail = f"{count} rows of {length}, {count / cores:.3g} a core"
+    return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
