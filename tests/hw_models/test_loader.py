@@ -84,7 +84,8 @@ def test_every_fault_is_reported_at_once_with_its_path_and_line() -> None:
         ("cores: 1", "cores: true", "cores (line 5): must be a whole number, got True"),
         ("cores: 1", "cores: [1]", "cores (line 5): must be a whole number, got a list"),
         ("cores: 1", "cores:", "cores: is missing"),
-        ("cores: 1", "cores: !x 1", "cores (line 5): not a plain value: could not determine a constructor for the tag '!x'"),
+        ("cores: 1", "cores: !x 1", "cores (line 5): not a plain value: "
+         "could not determine a constructor for the tag '!x'"),
         ("bf16: 1", "bf16: 0", "matrix.rate.bf16 (line 9): must be greater than 0.0, got 0"),
         ("bf16: 1", "bf16: 0.01", "matrix.rate.bf16 (line 9): less than one multiply-add a cycle in the whole array"),
         ("ws}", "wso}", "matrix.array.dataflow (line 8): must be 'ws', 'os' or 'is', got 'wso'; did you mean 'ws'?"),
@@ -93,7 +94,8 @@ def test_every_fault_is_reported_at_once_with_its_path_and_line() -> None:
         ("scope: device", "scope: chip", "memory (line 15): needs exactly one level with 'scope: device', got none"),
         ("    bandwidth: 16 GB/s\n", "", "memory.dram (line 21): needs a bandwidth"),
         ("name: systolic-toy", "name: 7", "name (line 2): must be text, got 7"),
-        ("execution: units", "power: 5 W", "power (line 29): must be a section of its own, with keys and values, got '5 W'"),
+        ("execution: units", "power: 5 W", "power (line 29): must be a section of its own, "
+         "with keys and values, got '5 W'"),
         ("execution: units", "power: {cap: 5 W}", "power.source (line 29): is missing"),
         ("execution: units", "7: x", "line 29: a key must be a word, got 7"),
         ("1 GHz\n  array: {", "&c 1 GHz\n  array: {<<: *c, ", "matrix.array (line 8): a key must be a word, got <<"),

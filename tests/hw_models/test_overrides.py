@@ -45,7 +45,8 @@ def test_null_takes_away() -> None:
     ("override", "expected"),
     [
         ("memory.hmb.bandwidth=6TB/s", "the description has no memory.hmb; did you mean 'memory.hbm'?"),
-        ("memory.hbm.bandwith=6TB/s", "the description has no memory.hbm.bandwith; did you mean 'memory.hbm.bandwidth'?"),
+        ("memory.hbm.bandwith=6TB/s", "the description has no memory.hbm.bandwith; "
+         "did you mean 'memory.hbm.bandwidth'?"),
         ("matrix.macs_per_cycle.bf61=4", "the description has no matrix.macs_per_cycle.bf61; "
          "did you mean 'matrix.macs_per_cycle.bf16'?"),
         ("memory=3", "memory is a section; set one of its values (memory.X=... with X one of sram, l2, hbm)"),
