@@ -4,6 +4,7 @@ Each is a forward and a backward operator with a shape function, tied together f
 pass what the fused kernels of a GPU save: attention its inputs, its output and one log-sum a row; RMS norm its input,
 its weight and one scale a row.
 """
+# mypy: disallow-untyped-calls=False
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,19 +26,24 @@ _LIBRARY.define(
 )
 
 
-def _rows_first(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """[..., heads, length, dim] laid out as [..., length, heads, dim], as the kernels write it."""
-    turned = [*shape[:-3], shape[-2], shape[-3], shape[-1]]
-    return like.new_empty(turned).transpose(-2, -3)
+def _rows_first(like: Tensor, columns: int) -> Tensor:
+    """A tensor for [..., heads, length, columns], laid out as the kernels do it.
+
+    They see [..., length, heads, dim] and take the layout of *like* if it is dense: an output for queries that are
+    dense by heads comes out by heads, and turning it back into rows is a copy.
+    """
+    turned = like.transpose(-2, -3)
+    if columns != like.shape[-1]:
+        return turned.new_empty((*turned.shape[:-1], columns)).transpose(-2, -3)
+    return torch.empty_like(turned).transpose(-2, -3)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Any:
-    output = _rows_first(q, [*q.shape[:-1], v.shape[-1]])
-    return output, q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return _rows_first(q, v.shape[-1]), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _attention_backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: Any) -> Any:
-    return tuple(_rows_first(each, each.shape) for each in (q, k, v))
+    return tuple(_rows_first(each, each.shape[-1]) for each in (q, k, v))
 
 
 def _rms_norm(data: Tensor, shape: Sequence[int], weight: Tensor | None) -> Any:
@@ -127,7 +133,7 @@ def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
-    eps: float | None = None,  # noqa: A002
+    eps: float | None = None,
 ) -> Tensor | None:
     """``F.rms_norm`` as one operator; None where a GPU takes it apart as well: a weight of another type."""
     if weight is not None and weight.dtype != input.dtype:
@@ -138,7 +144,7 @@ def rms_norm(
     return out
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor | None:  # noqa: A002
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor | None:
     """``F.dropout`` as the one kernel that a GPU launches; None where torch does the same by itself."""
     if not training or inplace or not 0 < p < 1:
         return None

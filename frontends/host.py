@@ -83,7 +83,7 @@ def _names_device(value: Any) -> bool:
 @contextmanager
 def patched() -> Iterator[None]:
     """Let Python code of torch itself, such as multi-head attention, find the fused attention too."""
-    F.scaled_dot_product_attention = fused.attention  # type: ignore[assignment]
+    F.scaled_dot_product_attention = fused.attention
     try:
         yield
     finally:

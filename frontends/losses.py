@@ -9,12 +9,12 @@ from frontends.inputs import tensors_in
 from simulator.errors import TraceError
 
 
-def default_loss(output: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+def default_loss(output: Any, args: tuple[Any, ...]) -> torch.Tensor:
     """Return the loss of *output*.
 
-    In this order: the output's own ``loss``; cross entropy of logits [batch, sequence, vocabulary], as they are, against
-    the first 2-D integer argument of that batch and sequence (a loader hands over shifted targets, so no slice is
-    copied); the sum of the first floating-point tensor in float32, which costs next to nothing.
+    In this order: the output's own ``loss``; cross entropy in float32 of logits [batch, sequence, vocabulary] against
+    the first integer argument [batch, sequence] (a loader hands over shifted targets, so that no slice is copied); the
+    sum of the first floating-point tensor in float32, which costs next to nothing.
     """
     own = getattr(output, "loss", None)
     if isinstance(own, torch.Tensor):
@@ -27,9 +27,9 @@ def default_loss(output: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
             f"the module returned {type(output).__name__} without a floating-point tensor to take a loss of"
         )
     if found.dim() == 3:
-        targets = _targets(found.shape[:2], (*args, *kwargs.values()))
+        targets = _targets(found.shape[:2], args)
         if targets is not None:
-            return F.cross_entropy(found.view(-1, found.shape[-1]), targets.view(-1))
+            return F.cross_entropy(found.flatten(0, 1).float(), targets.flatten().long())
     return found.float().sum()
 
 

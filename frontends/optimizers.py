@@ -24,7 +24,7 @@ def add_optimizer(name: str, parameters: Mapping[str, torch.nn.Parameter], ledge
     """Append the step of *name* over those parameters that have a gradient.
 
     adamw   reads parameter, gradient and two states in the parameter's type, writes parameter and states; 14 FLOPs an
-            element: weight decay 1, first moment 3, second moment 4, corrections 2, root 1, epsilon 1, quotient and step 2.
+            element: weight decay 1, first moment 3, second 4, corrections 2, root 1, epsilon 1, quotient and step 2.
     sgd     without momentum: reads parameter and gradient, writes the parameter; 2 FLOPs an element.
     """
     inputs: list[Tensor] = []

@@ -1,4 +1,5 @@
 """Records every ATen operator that a program runs on meta tensors, one for one with what eager launches."""
+# mypy: disallow-untyped-calls=False
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,8 +31,11 @@ _ALLOCATES_ONLY = frozenset(
 )
 _OVERWRITES = frozenset(
     f"aten.{name}_"
-    for name in "copy fill zero normal uniform bernoulli random exponential cauchy geometric log_normal".split()
-)
+    for name in (
+        "copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "cauchy", "geometric",
+        "log_normal",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
 """Operators that move data and compute nothing: copies, gathers, scatters, fills, random numbers."""
+# mypy: disallow-untyped-calls=False
 
 from math import prod
 
@@ -14,9 +15,10 @@ from simulator.graph import OpKind
     "aten.constant_pad_nd", "aten.contiguous", "aten.tril_indices", "aten.triu_indices", "aten.rot90",
     "aten.reflection_pad1d", "aten.reflection_pad2d", "aten.replication_pad2d", "aten.pixel_shuffle",
     "aten.pixel_unshuffle", "aten.im2col", "aten.col2im", "aten.channel_shuffle", "aten._chunk_cat",
-    "aten.split_with_sizes_copy", "aten.upsample_nearest2d", "aten._resize_output", "aten.diag_embed", "aten.block_diag",
-    "aten.repeat_interleave", "aten.upsample_nearest1d", "aten._pad_circular", "aten.select_backward",
-    "aten.slice_backward", "aten.diagonal_backward", "aten.unfold_backward", "aten.index_select", "aten.upsample_bilinear2d",
+    "aten.split_with_sizes_copy", "aten.upsample_nearest2d", "aten._resize_output", "aten.diag_embed",
+    "aten.block_diag", "aten.repeat_interleave", "aten.upsample_nearest1d", "aten._pad_circular",
+    "aten.select_backward", "aten.slice_backward", "aten.diagonal_backward", "aten.unfold_backward",
+    "aten.index_select", "aten.upsample_bilinear2d",
 )  # fmt: skip
 def copy(call: Call) -> Work:
     """Reads its inputs and writes its outputs, each element once."""
@@ -70,9 +72,11 @@ def gather(call: Call) -> Work:
     return Work(OpKind.MOVE, reads=bytes_of(call.outputs) + bytes_of(call.inputs[1:]))
 
 
-_WRITES_ITS_SOURCE = ("scatter", "scatter_add", "index_put", "_index_put_impl", "index_add", "index_copy", "scatter_reduce",
-                      "put", "_unsafe_index_put", "index_reduce", "index_fill", "slice_scatter", "select_scatter",
-                      "diagonal_scatter", "as_strided_scatter")  # fmt: skip
+_WRITES_ITS_SOURCE = (
+    "scatter", "scatter_add", "index_put", "_index_put_impl", "index_add", "index_copy", "scatter_reduce", "put",
+    "_unsafe_index_put", "index_reduce", "index_fill", "slice_scatter", "select_scatter", "diagonal_scatter",
+    "as_strided_scatter",
+)  # fmt: skip
 
 
 @rule(*(f"aten.{name}{form}" for name in _WRITES_ITS_SOURCE for form in ("", "_")))

@@ -17,12 +17,14 @@ _FLOPS = {
     "addcmul": 3, "addcdiv": 3, "lerp": 3, "pow": 2, "rsqrt": 2, "hypot": 3, "native_dropout": 2,
     "native_dropout_backward": 2, "mse_loss": 2, "erfinv": 4, "gelu_": 9, "polar": 4, "logaddexp": 5,
 }  # fmt: skip
-_NO_FLOPS = frozenset(
-    "eq ne lt le gt ge where masked_fill clone copy _to_copy fill isnan isinf isfinite isneginf isposinf sign signbit "
-    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor "
-    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ nan_to_num threshold "
-    "relu threshold_backward abs ceil floor round trunc zero masked_scatter real imag conj_physical view_as_real_copy".split()
-)
+_NO_FLOPS = frozenset((
+    "eq", "ne", "lt", "le", "gt", "ge", "where", "masked_fill", "clone", "copy", "_to_copy", "fill", "isnan",
+    "isinf", "isfinite", "isneginf", "isposinf", "sign", "signbit", "logical_and", "logical_or", "logical_not",
+    "logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "bitwise_left_shift",
+    "bitwise_right_shift", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "nan_to_num", "threshold",
+    "relu", "threshold_backward", "abs", "ceil", "floor", "round", "trunc", "zero", "masked_scatter", "real",
+    "imag", "conj_physical", "view_as_real_copy",
+))  # fmt: skip
 _ALSO = (
     "native_dropout", "native_dropout_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward",
     "threshold_backward", "glu", "glu_backward", "mish_backward", "softplus_backward", "elu_backward", "hardtanh",

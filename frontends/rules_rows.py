@@ -1,8 +1,7 @@
 """Operators that work along rows: norms, softmax, losses, reductions, scans, sorts.
 
-FLOPs an element follow the textbook formula in one pass more than needed: layer norm 8 (mean 1, variance 3, normalise 2,
-scale and shift 2), RMS norm 4 (square, sum, scale, weight), softmax 5 (maximum, subtract, exp, sum, divide); each
-backward twice its forward.  A sort takes log2(n) comparisons an element.
+FLOPs an element follow the textbook formula: layer norm 8 (mean 1, variance 3, normalise 2, scale and shift 2), RMS norm
+4 (square, sum, scale, weight), softmax 5 (maximum, subtract, exp, sum, divide); a norm's backward is twice its forward.  A sort takes log2(n) comparisons an element.
 """
 
 from collections.abc import Sequence
@@ -158,9 +157,9 @@ def sort(call: Call) -> Work:
 
 
 @rule(
-    "aten.histc", "aten.bincount", "aten.multinomial", "aten.avg_pool2d", "aten.max_pool2d_with_indices", "aten._adaptive_avg_pool2d",
-    "aten.avg_pool1d", "aten.avg_pool3d", "aten.max_pool3d_with_indices", "aten.adaptive_max_pool2d",
-    "aten._adaptive_avg_pool3d",
+    "aten.histc", "aten.bincount", "aten.multinomial", "aten.avg_pool2d", "aten.max_pool2d_with_indices",
+    "aten._adaptive_avg_pool2d", "aten.avg_pool1d", "aten.avg_pool3d", "aten.max_pool3d_with_indices",
+    "aten.adaptive_max_pool2d", "aten._adaptive_avg_pool3d",
 )  # fmt: skip
 def pooling(call: Call) -> Work:
     """Every element of the input goes into one sum, maximum or count."""

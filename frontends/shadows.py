@@ -4,6 +4,7 @@ A meta tensor has no values, but a program may look at some that follow from sha
 ``int(positions[-1])``.  So every storage made from constants only keeps a small twin on the CPU, and each operator that
 reads nothing but such storages runs on the twins as well.  A storage that data flows into loses its twin.
 """
+# mypy: disallow-untyped-calls=False
 
 from typing import Any
 
@@ -71,21 +72,21 @@ class Shadows:
             twins = [self._twin(each) for each in args]
             named = {name: self._twin(each) for name, each in kwargs.items()}
             return func(*twins, **named)
-        except (_Unknown, RuntimeError, NotImplementedError, IndexError, ValueError):
+        except (_UnknownError, RuntimeError, NotImplementedError, IndexError, ValueError):
             return None
 
     def _twin(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             twin = self.of(value)
             if twin is None:
-                raise _Unknown
+                raise _UnknownError
             return twin
         if isinstance(value, list | tuple):
             return [self._twin(each) for each in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """A value that depends on data."""
 
 

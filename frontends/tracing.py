@@ -1,4 +1,4 @@
-"""Traces of a user's program: his real code runs once, on tensors without values, and every operator is written down."""
+"""Traces of a user's program: his real code runs once, without values, and every operator is written down."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -135,9 +135,12 @@ class _Session:
 
     def loss(self, loss: Loss | None) -> torch.Tensor:
         """Run the module and the loss; nothing but the scalar stays alive."""
-        output = self.forward()
+        output = [self.forward()]  # handed over, so that no name here keeps the logits alive
         with blaming("the loss"):
-            scalar = default_loss(output, *self._args, **self._kwargs) if loss is None else loss(output, *self._args)
+            if loss is None:
+                scalar = default_loss(output.pop(), (*self._args, *self._kwargs.values()))
+            else:
+                scalar = loss(output.pop(), *self._args)
         if not isinstance(scalar, torch.Tensor) or scalar.numel() != 1:
             got = f"shape {tuple(scalar.shape)}" if isinstance(scalar, torch.Tensor) else type(scalar).__name__
             raise TraceError(f"the loss must be a tensor with one element, got {got}")
@@ -149,7 +152,7 @@ class _Session:
         """Run the backward pass below our modes, so that recomputed modules are seen as in the forward pass."""
         with blaming("the backward pass"):
             seed = torch.ones_like(scalar)
-            torch.autograd.graph._engine_run_backward(  # type: ignore[no-untyped-call]
+            torch.autograd.graph._engine_run_backward(
                 (scalar,), (seed,), False, False, (), allow_unreachable=True, accumulate_grad=True
             )
 
