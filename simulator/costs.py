@@ -47,7 +47,13 @@ class Cost:
 
 
 class ComputeModel(Protocol):
-    """A model of one chip.  *costs* returns one Cost per operator, in order; equal input, equal output."""
+    """A model of one chip.
+
+    costs  one Cost per operator, in order; equal input, equal output.
+    ideal  whether the model describes a floor: then nothing around operators (gaps, host) takes time either.
+    """
+
+    ideal: bool
 
     def costs(self, graph: OperatorGraph) -> Sequence[Cost]: ...
 

@@ -17,13 +17,13 @@ version, chip, mode, fidelity, workload
 
 import json
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from simulator.output import write_text
 from simulator.result import ModuleResult, OperatorResult, Result
 from simulator.units import PS_PER_SECOND
+from simulator.version import VERSION
 
 
 def write_result(result: Result, path: Path) -> None:
@@ -34,7 +34,7 @@ def write_result(result: Result, path: Path) -> None:
 def as_dict(result: Result) -> dict[str, Any]:
     """Return the object described at the top of this module."""
     return {
-        "version": version("xpusim"),
+        "version": VERSION,
         "workload": asdict(result.graph.workload),
         "chip": result.chip.name,
         "mode": result.mode,

@@ -64,8 +64,10 @@ class _Run:
 
 
 def _run(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str) -> _Run:
-    costs = compute_model(fidelity, chip).costs(graph)
-    return _Run(costs, play(graph, costs, chip, place(graph, costs, chip, mode)))
+    model = compute_model(fidelity, chip)
+    costs = model.costs(graph)
+    around = scaled(chip, Resource.LAUNCH, INFINITE) if model.ideal else chip
+    return _Run(costs, play(graph, costs, around, place(graph, costs, around, mode)))
 
 
 def _elasticity(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str, time: int) -> dict[Resource, float]:

@@ -80,7 +80,10 @@ def _panel(result: Result) -> Panel:
 def _sections(result: Result, console: Console) -> Iterator[tuple[str, Table]]:
     """Titles and tables, those that would be empty left out."""
     if bounds := bound_rows(result):
-        yield "Time by bound along the critical path, and its change with more of the resource", _bounds(bounds, console)
+        yield (
+            "Time by bound on the critical path, and its change with more of it",
+            _bounds(bounds, console),
+        )
     phases = phase_rows(result)
     if sum(row.operators > 0 for row in phases) > 1:
         yield "Phases", _rows("phase", phases, _SUMS, console)

@@ -24,6 +24,8 @@ _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
 class TileModel:
     """Costs of operators on *chip*, one computation for each distinct shape and share of cached bytes."""
 
+    ideal = False
+
     def __init__(self, chip: Chip) -> None:
         self._chip = chip
         self._machine = machine(chip)

@@ -7,11 +7,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import NoReturn
 
 from simulator.cli import bench, chips, op, roofline, run, validate
 from simulator.errors import XpuError
+from simulator.version import VERSION
 
 _COMMANDS = (run, roofline, op, chips, validate, bench)
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     top = parser()
     options = top.parse_args(arguments)
     if options.version:
-        print(f"xpusim {metadata.version('xpusim')}")
+        print(f"xpusim {VERSION}")
         return 0
     if options.command is None:
         top.print_help()
