@@ -50,5 +50,8 @@ def step_length(config: Config, phase: str, batch: int, seq: int | None, context
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy of *logits* [B, S, V] against *targets* [B, S], already shifted by one."""
-    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    """Return the mean cross entropy in float32 of *logits* [B, S, V] against *targets* [B, S].
+
+    Targets come shifted by one from the loader; in a program on meta the tokens stand in for them.
+    """
+    return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())

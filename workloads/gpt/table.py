@@ -167,15 +167,16 @@ def _dense(c: Config, at: Step) -> list[Row]:
 def _experts(c: Config, at: Step) -> list[Row]:
     """Router, then three grouped products over *visits* rows; no more experts are read than there are visits."""
     assert c.experts is not None  # the caller asked
-    visits, hidden = at.tokens * c.experts.active, c.experts.width
-    read = min(c.experts.count, visits)
+    count, hidden = c.experts.count, c.experts.width
+    visits = at.tokens * c.experts.active
 
     def grouped(name: str, k: int, n: int) -> Row:
-        reads, weights = at.size(visits * k + read * k * n), c.experts.count * k * n if c.experts else 0
-        return Row(name, "matmul", 1, weights, visits * k * n, reads, at.size(visits * n))
+        ends = 4 * count  # int32: where the rows of each expert end
+        reads = at.size((visits * k) + min(count, visits) * k * n) + ends
+        return Row(name, "matmul", 1, count * k * n, visits * k * n, reads, at.size(visits * n))
 
     return [
-        _linear("ffn.router", at, at.tokens, c.width, c.experts.count),
+        _linear("ffn.router", at, at.tokens, c.width, count),
         grouped("ffn/gate", c.width, hidden),
         grouped("ffn/up", c.width, hidden),
         _pointwise("ffn/silu x up", at, 2 * visits * hidden, visits * hidden),
