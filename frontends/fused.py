@@ -109,7 +109,7 @@ def attention(
     low = query.dim() == 3
     if low:
         query, key, value = (each.unsqueeze(-3) for each in (query, key, value))
-    out: Tensor = _Attention.apply(query, key, value, attn_mask, is_causal, dropout_p)  # type: ignore[no-untyped-call]
+    out: Tensor = _Attention.apply(query, key, value, attn_mask, is_causal, dropout_p)
     return out.squeeze(-3) if low else out
 
 
@@ -140,7 +140,7 @@ def rms_norm(
         return None
     if tuple(input.shape[input.dim() - len(normalized_shape) :]) != tuple(normalized_shape):
         return None  # torch says what is wrong
-    out: Tensor = _RmsNorm.apply(input, list(normalized_shape), weight)  # type: ignore[no-untyped-call]
+    out: Tensor = _RmsNorm.apply(input, list(normalized_shape), weight)
     return out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 
 from frontends import fused
 from frontends.blame import DataDependentError
@@ -40,6 +41,7 @@ class Host(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
+        self._makers = _device_constructors()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -55,7 +57,7 @@ class Host(TorchFunctionMode):
             return args[0]
         if func is _TO:
             args = (args[0], *(META if _names_device(each) else each for each in args[1:]))
-        if kwargs.get("device") is not None:
+        if func in self._makers or kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": META}
         return func(*args, **kwargs)
 

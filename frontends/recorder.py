@@ -80,7 +80,10 @@ class Recorder(TorchDispatchMode):
         self._constants = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        with torch._C.DisableTorchFunction():  # shape functions in Python are no calls of the program
+            return self._dispatch(func, args, kwargs or {})
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         facts = self._known.get(func)
         if facts is None:
             facts = self._known[func] = _facts(func)

@@ -1,7 +1,8 @@
 """Operators that work along rows: norms, softmax, losses, reductions, scans, sorts.
 
-FLOPs an element follow the textbook formula: layer norm 8 (mean 1, variance 3, normalise 2, scale and shift 2), RMS norm
-4 (square, sum, scale, weight), softmax 5 (maximum, subtract, exp, sum, divide); a norm's backward is twice its forward.  A sort takes log2(n) comparisons an element.
+FLOPs an element follow the textbook formula: layer norm 8 (mean 1, variance 3, normalise 2, scale and shift 2), RMS
+norm 4 (square, sum, scale, weight), softmax 5 (maximum, subtract, exp, sum, divide); a norm's backward is twice its
+forward.  A sort takes log2(n) comparisons an element.
 """
 
 from collections.abc import Sequence

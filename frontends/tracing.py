@@ -14,7 +14,7 @@ from frontends.inputs import StandIns, arguments, mode_of, tensors_in
 from frontends.ledger import Ledger
 from frontends.losses import default_loss
 from frontends.optimizers import add_optimizer, check_optimizer
-from frontends.recorder import META, Recorder
+from frontends.recorder import Recorder
 from frontends.scopes import Scopes
 from frontends.shadows import Shadows
 from simulator.dtypes import DType
@@ -121,7 +121,6 @@ class _Session:
                 mode_of(self._module, self._training),
                 self._scopes.watch(),
                 patched(),
-                META,
                 self._recorder,
                 Host(self._recorder),
             ):
