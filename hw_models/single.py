@@ -13,13 +13,14 @@ from simulator.errors import UsageError, nearest
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role, Tensor, Workload
 
 Shape = tuple[int, ...]
+_MOST_INPUTS = 64  # of a pointwise operator
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """What an operator is, before it has tensors: *inputs* and *outputs* are shapes.
 
-    reads  bytes read, where that is less than all of the inputs (a gather); None otherwise.
+    gathered  elements read, where they are fewer than all of the inputs (a gather); None otherwise.
     """
 
     target: str
@@ -57,6 +58,8 @@ def attention(
 
 def pointwise(R: int, C: int, inputs: int = 1, flops: int = 1) -> Sketch:  # noqa: N803
     """each element on its own: `inputs` tensors [R,C] read, one written, `flops` an element"""
+    if inputs > _MOST_INPUTS:
+        raise UsageError(f"pointwise: inputs={inputs}: at most {_MOST_INPUTS}")
     return Sketch("aten.add", OpKind.POINTWISE, flops * R * C, ((R, C),) * inputs, ((R, C),))
 
 
