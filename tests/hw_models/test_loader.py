@@ -199,3 +199,10 @@ def test_an_inherited_fault_names_the_file_that_it_stands_in() -> None:
         "  cores (parent.yaml, line 5): must be greater than 0, got -1",
         "  year (line 2): must be greater than 0, got 0",
     ]
+
+
+def test_the_description_in_the_readme_is_one() -> None:
+    readme = (Path(__file__).parents[2] / "hw_models" / "README.md").read_text()
+    chip = load_chip(write("mine.yaml", readme.split("```yaml\n")[1].split("```")[0]))
+    assert (chip.name, chip.dram.capacity, chip.power) == ("my-xpu", 192 * 10**9, None)
+    assert chip.cores == load_chip("h100").cores
