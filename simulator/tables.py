@@ -8,21 +8,18 @@ On a stream the rows of a table, with the waits between operators and the spill,
 Where units work side by side they add up to the work of all units, which is more than the time of the run.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simulator.dims import AttentionDims, MatmulDims
-from simulator.graph import Operator, Phase, Role
+from simulator.graph import Phase, Role
 from simulator.hardware import Execution
+from simulator.headline import percent
+from simulator.layers import labels, layers, operator_name, shape_of, size_of
 from simulator.program import Mode
 from simulator.result import OperatorResult, Result
 from simulator.units import PS_PER_SECOND
 from simulator.variants import Resource
-
-TOP_LEVEL = "(top level)"
-_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +137,10 @@ def time_scale(times: Iterable[int]) -> TimeScale:
 def module_rows(result: Result) -> list[Row]:
     """Modules in program order, repeated layers as one row, then the waits and the spill."""
     total = total_ps(result)
-    groups = _layers(result)
-    labels = _labels(groups.values())
+    groups = layers(result)
+    names = labels(groups.values())
     rows = [
-        _row(labels[index], len(modules), [each for members in modules.values() for each in members], total)
+        _row(names[index], len(modules), [each for members in modules.values() for each in members], total)
         for index, modules in enumerate(groups.values())
     ]
     return rows + waiting_rows(result)
@@ -153,19 +150,24 @@ def operator_rows(result: Result, count: int | None = None) -> list[Row]:
     """The *count* most expensive operators (None: all), identical ones of repeated layers as one row."""
     total = total_ps(result)
     found = []
-    for modules in _layers(result).values():
+    for modules in layers(result).values():
         alike: defaultdict[Hashable, list[OperatorResult]] = defaultdict(list)
         for members in modules.values():
             for each in members:
-                alike[(each.operator.target, each.operator.phase, *_size(each.operator))].append(each)
+                alike[(each.operator.target, each.operator.phase, *size_of(each.operator))].append(each)
         found += list(alike.values())
     groups = [{each.operator.module: [each] for each in members} for members in found]
-    labels = _labels(groups)
+    names = labels(groups)
     rows = [
-        _row(_operator_name(label, members[0].operator), len(members), members, total)
-        for label, members in zip(labels, found, strict=True)
+        _row(operator_name(label, members[0].operator), len(members), members, total)
+        for label, members in zip(names, found, strict=True)
     ]
     return sorted(rows, key=lambda row: -row.time)[:count]
+
+
+def bound_text(row: Row) -> str:
+    """The resource that binds a line, with its share where others bind parts of it."""
+    return str(row.bound) if row.bound_share > 0.9995 else f"{row.bound} {percent(row.bound_share)}"
 
 
 def phase_rows(result: Result) -> list[Row]:
@@ -204,7 +206,7 @@ def bound_rows(result: Result) -> list[BoundRow]:
         )
         for resource in Resource
     ]
-    used = [row for row in rows if row.time or row.saving > 0 or abs(row.elasticity) >= 0.0005]
+    used = [row for row in rows if row.time or row.saving >= 0.0005 or abs(row.elasticity) >= 0.005]
     return sorted(used, key=lambda row: -row.time)
 
 
@@ -256,63 +258,3 @@ def _row(name: str, repeats: int, members: Sequence[OperatorResult], total: int)
         shape=shape_of(members[0].operator),
         detail=members[0].cost.detail,
     )
-
-
-_Layer = Mapping[str, Sequence[OperatorResult]]  # module path -> its operators
-
-
-def _layers(result: Result) -> dict[Hashable, dict[str, list[OperatorResult]]]:
-    """Modules that are one layer repeated, together, in order of first appearance."""
-    modules: defaultdict[str, list[OperatorResult]] = defaultdict(list)
-    for each in result.operators:
-        modules[each.operator.module].append(each)
-    layers: defaultdict[Hashable, dict[str, list[OperatorResult]]] = defaultdict(dict)
-    for module, members in modules.items():
-        heaviest = max(_size(each.operator) for each in members)
-        layers[(_INDEX.sub("*", module), heaviest)][module] = members
-    return layers
-
-
-def _size(op: Operator) -> tuple[int, int, int]:
-    return op.flops, op.reads, op.writes
-
-
-def _labels(groups: Iterable[_Layer]) -> list[str]:
-    """One name a group: an index over which all layers of that path vary is ``*``, over some ``{0,2,…}``."""
-    paths = [[tuple(module.split(".")) for module in group] for group in groups]
-    indices: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
-    patterns = [_INDEX.sub("*", ".".join(members[0])) for members in paths]
-    for pattern, members in zip(patterns, paths, strict=True):
-        for place in range(len(members[0])):
-            indices[pattern, place].update(path[place] for path in members)
-    return [
-        ".".join(_part([path[place] for path in members], indices[pattern, place]) for place in range(len(members[0])))
-        or TOP_LEVEL
-        for pattern, members in zip(patterns, paths, strict=True)
-    ]
-
-
-def _part(values: Sequence[str], all_values: set[str]) -> str:
-    distinct = list(dict.fromkeys(values))
-    if len(distinct) == 1:
-        return distinct[0]
-    if len(distinct) == len(all_values):
-        return "*"
-    return "{" + ",".join(distinct[:2]) + (",…}" if len(distinct) > 2 else "}")
-
-
-def _operator_name(label: str, op: Operator) -> str:
-    name = op.target if label == TOP_LEVEL else f"{label}/{op.target}"
-    return name if op.phase is Phase.FORWARD else f"{name} ({op.phase})"
-
-
-def shape_of(op: Operator) -> str:
-    """The sizes that decide an operator's time, as short text: ``4096x14336x4096`` is M x N x K."""
-    dims = op.dims
-    if isinstance(dims, MatmulDims):
-        repeated = f"{dims.batch}x " if dims.batch > 1 else ""
-        return f"{repeated}{dims.m}x{dims.n}x{dims.k}"
-    if isinstance(dims, AttentionDims):
-        return f"{dims.batch}x{dims.heads}h q{dims.q_len} kv{dims.kv_len} d{dims.head_dim}"
-    tensors = op.outputs + op.inputs
-    return "x".join(map(str, tensors[0].shape)) if tensors else ""

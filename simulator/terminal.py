@@ -18,6 +18,7 @@ from simulator.tables import (
     BoundRow,
     Row,
     bound_rows,
+    bound_text,
     memory_rows,
     module_rows,
     operator_rows,
@@ -49,11 +50,6 @@ def print_result(result: Result, console: Console | None = None) -> None:
         console.print()
         console.print(Text(title, style="bold"))
         console.print(table)
-
-
-def bound_text(row: Row) -> str:
-    """The resource that binds a line, with its share where others bind parts of it."""
-    return str(row.bound) if row.bound_share > 0.9995 else f"{row.bound} {percent(row.bound_share)}"
 
 
 def _standard_output() -> Console:
