@@ -17,11 +17,15 @@ from simulator.variants import Resource
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """One operator of the graph with what became of it; *start* and *end* in picoseconds."""
+    """One operator of the graph with what became of it; *start* and *end* in picoseconds.
+
+    level  the memory level whose bandwidth binds, such as ``hbm``; empty where something else does.
+    """
 
     operator: Operator
     cost: Cost
     bound: Resource
+    level: str
     start: int
     end: int
 
@@ -75,6 +79,7 @@ class Result:
     time        picoseconds from the start of the run to its end, spill included.
     bounds_ps   the same time by the resource that binds along the critical path; the parts sum to *time*.
     savings     picoseconds that the run would save if the resource were infinite, all else equal.
+    level_savings  the same for the bandwidth of each memory level alone.
     elasticity  relative change of time for a relative change of the resource: -0.6 means that 10 % more of it
                 makes the run about 6 % shorter.
     overflow    bytes by which the peak exceeds the device memory; 0 if the run fits.
@@ -88,10 +93,12 @@ class Result:
     costs: Sequence[Cost]
     schedule: Schedule
     operator_bounds: Sequence[Resource]
+    operator_levels: Sequence[str]
     memory: MemoryTimeline
     time: int
     bounds_ps: Mapping[Resource, int]
     savings: Mapping[Resource, int]
+    level_savings: Mapping[str, int]
     elasticity: Mapping[Resource, float]
     overflow: int
     spill: int
@@ -111,6 +118,12 @@ class Result:
         if self.overflow:
             return Resource.CAPACITY
         return max(self.savings, key=lambda resource: (self.savings[resource], self.bounds_ps[resource]))
+
+    @property
+    def bandwidth_level(self) -> str:
+        """The memory level whose bandwidth alone would save most; the off-chip one if none saves anything."""
+        best = max(self.level_savings, key=lambda name: self.level_savings[name], default="")
+        return best if best and self.level_savings[best] > 0 else self.chip.dram_name
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -192,6 +205,7 @@ class OperatorResults(Sequence[OperatorResult]):
             result.graph.operators[index],
             result.costs[index],
             result.operator_bounds[index],
+            result.operator_levels[index],
             result.schedule.start[index],
             result.schedule.end[index],
         )

@@ -5,10 +5,11 @@ peak_memory_bytes    most bytes in use at once; ``capacity`` holds the device's 
 energy_joules        null until an energy model is known
 bound                the verdict: compute, bandwidth, launch, capacity or interconnect
 bounds               seconds by binding resource along the critical path; they add up to ``seconds``
-savings_seconds      time saved if the resource were infinite; ``elasticity`` relative change for a relative change
+savings_seconds      time saved if the resource were infinite; ``level_savings_seconds`` for the bandwidth of one memory
+                     level alone; ``elasticity`` relative change for a relative change
 tokens_per_second, mfu, bandwidth_use, model_flops, traffic_bytes
-operators            one object each: id, name, module, target, kind, phase, unit, start_seconds, seconds, bound, flops,
-                     reads, writes, traffic_bytes, dtype, dims, detail
+operators            one object each: id, name, module, target, kind, phase, unit, start_seconds, seconds, bound, level
+                     (of memory, where bandwidth binds), flops, reads, writes, traffic_bytes, dtype, dims, detail
 modules              one object each: module, operators, seconds, flops, traffic_bytes, bound, bounds
 uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
 memory               bytes by role at the peak
@@ -49,6 +50,7 @@ def as_dict(result: Result) -> dict[str, Any]:
         "bound": result.bound,
         "bounds": result.bounds,
         "savings_seconds": {str(key): ps / PS_PER_SECOND for key, ps in result.savings.items()},
+        "level_savings_seconds": {key: ps / PS_PER_SECOND for key, ps in result.level_savings.items()},
         "elasticity": {str(key): round(value, 4) for key, value in result.elasticity.items()},
         "peak_memory_bytes": result.peak_memory_bytes,
         "capacity": {
@@ -90,6 +92,7 @@ def _operator(each: OperatorResult) -> dict[str, Any]:
         "start_seconds": each.start / PS_PER_SECOND,
         "seconds": each.seconds,
         "bound": each.bound,
+        "level": each.level or None,
         "flops": op.flops,
         "reads": op.reads,
         "writes": op.writes,

@@ -11,8 +11,8 @@ from simulator.memory import memory_timeline
 from simulator.program import Mode, mode_of, place
 from simulator.result import Result
 from simulator.units import transfer_ps
-from simulator.variants import INFINITE, Resource, scaled
-from simulator.verdict import operator_bounds, seconds_by_resource
+from simulator.variants import INFINITE, Resource, scaled, without_limit
+from simulator.verdict import operator_bounds, operator_levels, seconds_by_resource
 
 _STEP = 1.1  # ten per cent more of a resource: large enough to be exact in integers, small enough to be local
 
@@ -28,6 +28,7 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
     run = _run(graph, chip, how, fidelity)
     replays = {resource: _run(graph, scaled(chip, resource, INFINITE), how, fidelity) for resource in Resource}
     bounds = operator_bounds(run.costs, {resource: replay.costs for resource, replay in replays.items()})
+    levels = {name: _run(graph, without_limit(chip, name), how, fidelity) for name in _limited(chip)}
     memory = memory_timeline(graph, run.schedule.start)
     overflow = max(0, memory.peak - chip.dram.capacity)
     spill = _spill_ps(graph, chip, overflow)
@@ -43,14 +44,20 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
         costs=run.costs,
         schedule=run.schedule,
         operator_bounds=bounds,
+        operator_levels=operator_levels(run.costs, {name: each.costs for name, each in levels.items()}, bounds),
         memory=memory,
         time=run.time + spill,
         bounds_ps=by_resource,
         savings=savings,
+        level_savings={name: run.time - each.time for name, each in levels.items()},
         elasticity=_elasticity(graph, chip, how, fidelity, run.time),
         overflow=overflow,
         spill=spill,
     )
+
+
+def _limited(chip: Chip) -> list[str]:
+    return [name for name, level in chip.memory.items() if level.bandwidth]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,15 @@ def _bandwidth(chip: Chip, factor: float) -> Chip:
     return _levels(chip, more)
 
 
+def without_limit(chip: Chip, level: str) -> Chip:
+    """Return *chip* with practically infinite bandwidth at one memory level: which level it is that binds."""
+
+    def more(each: MemoryLevel) -> MemoryLevel:
+        return replace(each, bandwidth=each.bandwidth * INFINITE) if each.bandwidth else each
+
+    return replace(chip, memory={name: more(each) if name == level else each for name, each in chip.memory.items()})
+
+
 def _launch(chip: Chip, factor: float) -> Chip:
     old = chip.overheads
     return replace(

@@ -34,6 +34,24 @@ def operator_bounds(costs: Sequence[Cost], without: Mapping[Resource, Sequence[C
     return bounds
 
 
+def operator_levels(
+    costs: Sequence[Cost], without: Mapping[str, Sequence[Cost]], bounds: Sequence[Resource]
+) -> list[str]:
+    """Return for each operator that bandwidth binds the memory level whose bandwidth alone saves it most."""
+    known: dict[tuple[int, ...], str] = {}
+    levels = []
+    for index, (cost, bound) in enumerate(zip(costs, bounds, strict=True)):
+        if bound is not Resource.BANDWIDTH:
+            levels.append("")
+            continue
+        key = (id(cost), *(id(others[index]) for others in without.values()))
+        if key not in known:
+            times = {name: others[index].time for name, others in without.items()}
+            known[key] = min(times, key=times.__getitem__)
+        levels.append(known[key])
+    return levels
+
+
 def _bound(cost: Cost, others: Sequence[Cost]) -> Resource:
     savings = [cost.time - other.time for other in others]
     if max(savings) > 0:
