@@ -29,6 +29,8 @@ class MatmulCalibration:
     efficiency       part of the matrix peak that a full tile sustains at the data-sheet clock.
     step_cycles      shortest time between two steps of 128 B along K of one tile: memory latency over stages.
     split            adding up the parts of a product whose K was split, in launch latencies.
+    multicast        cores that share one fetch of an operand from the cache.
+    store            part of the streaming bandwidth at which tiles write their results.
     unaligned        times slower where a row is no multiple of 16 B, so that no wide or bulk copy can be used.
     vector           part of the vector peak that a product reaches for which the matrix units have no mode.
     """
@@ -38,6 +40,8 @@ class MatmulCalibration:
     efficiency: Fraction = 0.9
     step_cycles: NotNegative = 260.0
     split: NotNegative = 2.0
+    multicast: Annotated[float, Field(ge=1)] = 2.0
+    store: Fraction = 0.8
     unaligned: Positive = 7.0
     vector: Fraction = 0.75
 
@@ -76,18 +80,18 @@ class AttentionCalibration:
 class RowCalibration:
     """A kernel that works along rows, a block of threads for each.
 
-    passes       times that the row goes through the memory path, with the write counted as it is.
-    cycles       cycles of a core for each element, with enough rows to fill it.
-    row_cycles   cycles of a core for each row.
+    passes       times that what it reads goes through the memory path.
     latency      cycles that one block takes for a row, however short; *element_latency* more for each element.
+    in_flight    elements of the rows that a core works on at a time, to hide the latency; two rows at least.
+    row_cycles   cycles of a core for each row, on top of its bytes.
     """
 
     __pydantic_config__ = _CLOSED
-    passes: Positive = 1.5
-    cycles: NotNegative = 0.3
-    row_cycles: NotNegative = 100.0
+    passes: Annotated[float, Field(ge=1)] = 1.5
     latency: NotNegative = 2000.0
     element_latency: NotNegative = 1.5
+    in_flight: Positive = 65536.0
+    row_cycles: NotNegative = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +99,14 @@ class VectorCalibration:
     """Everything that is no matrix product.
 
     launch      fixed time of a pointwise or row kernel, in launch latencies.
+    first_byte  cycles until data flows; hidden by the rest of the traffic where there is much.
     strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
     unaligned   times slower where rows are no multiple of 16 B in a kernel that works along rows.
     """
 
     __pydantic_config__ = _CLOSED
-    launch: Positive = 0.9
+    launch: Positive = 0.8
+    first_byte: NotNegative = 900.0
     strided: Fraction = 0.14
     unaligned: Positive = 2.0
     norm: RowCalibration = field(default_factory=RowCalibration)

@@ -4,19 +4,23 @@ Times are picoseconds, rates are bytes, multiply-adds or operations per picoseco
 """
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from simulator.calibration import Calibration, MatmulCalibration, RowCalibration, VectorCalibration
 from simulator.dtypes import DType
 from simulator.hardware import Chip, Execution
 from simulator.units import PS_PER_SECOND
 
-_PLAIN_ROWS = RowCalibration(passes=1.0, cycles=0.0, row_cycles=0.0, latency=0.0, element_latency=0.0)
+_PLAIN_ROWS = RowCalibration(passes=1.0, latency=0.0, element_latency=0.0, row_cycles=0.0)
 _EXACT = Calibration(
     source="an XPU that nobody has measured: its data sheet taken at its word",
     dram=1.0,
-    matmul=MatmulCalibration(launch=1.0, efficiency=1.0, step_cycles=0.0, split=0.0, unaligned=1.0, vector=1.0),
+    matmul=MatmulCalibration(
+        launch=1.0, efficiency=1.0, step_cycles=0.0, split=0.0, store=1.0, unaligned=1.0, vector=1.0
+    ),
     vector=VectorCalibration(
         launch=1.0,
+        first_byte=0.0,
         strided=1.0,
         unaligned=1.0,
         norm=_PLAIN_ROWS,
@@ -33,6 +37,7 @@ class Machine:
 
     cycle        picoseconds of one cycle of the matrix unit.
     dram, cache  bytes per picosecond that streams reach from the off-chip memory and from the last cache level.
+    scratch      bytes per picosecond of one core's own memory; infinite if that is not known.
     floor        bytes per picosecond of the data sheet: nothing off-chip is ever faster.
     on_chip      bytes of all on-chip levels together; *resident* those in which data survives between operators.
     headroom     watts between idle and the cap; 0 if the chip has no cap.
@@ -44,6 +49,7 @@ class Machine:
     launch: float = field(init=False)
     dram: float = field(init=False)
     cache: float = field(init=False)
+    scratch: float = field(init=False)
     floor: float = field(init=False)
     on_chip: int = field(init=False)
     resident: float = field(init=False)
@@ -57,6 +63,7 @@ class Machine:
         put(self, "floor", chip.dram_bandwidth / PS_PER_SECOND)
         put(self, "dram", cal.dram * self.floor)
         put(self, "cache", max(self.dram, _cache_bandwidth(chip) or cal.cache * self.floor))
+        put(self, "scratch", _scratch_bandwidth(chip))
         put(self, "on_chip", _on_chip(chip))
         put(self, "resident", cal.resident * _cache_capacity(chip))
         power = chip.power
@@ -73,9 +80,9 @@ class Machine:
         return self.chip.vector_peak(dtype) / PS_PER_SECOND
 
     def watts(self, dtype: DType, flops: int, traffic: float, time: float) -> float:
-        """Watts above idle that *flops* and *traffic* bytes would draw if they took *time*."""
+        """Watts above idle that *flops* and *traffic* bytes would draw if they took *time*; fp16 draws as bf16."""
         power = self.calibration.power
-        full = power.matrix.get(dtype, 0.0)
+        full = power.matrix.get(DType.BF16 if dtype is DType.FP16 else dtype, 0.0)
         arithmetic = full * flops / (self.chip.peak(dtype) / PS_PER_SECOND) if full else 0.0
         return (arithmetic + power.dram * traffic / self.floor) / time
 
@@ -109,6 +116,11 @@ def _cache_bandwidth(chip: Chip) -> float:
     """Bytes per picosecond of the fastest level that all cores share, as described; 0 if that is not known."""
     shared = [level.bandwidth or 0 for level in chip.memory.values() if level.scope == "chip"]
     return max(shared, default=0) / PS_PER_SECOND
+
+
+def _scratch_bandwidth(chip: Chip) -> float:
+    own = [level.bandwidth or 0 for level in chip.memory.values() if level.scope == "core"]
+    return max(own, default=0) / PS_PER_SECOND or inf
 
 
 def _cache_capacity(chip: Chip) -> int:

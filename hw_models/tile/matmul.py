@@ -4,7 +4,8 @@
     time   launch + max(waves x tile, bytes / bandwidth) + adding up the parts, if K was split
            and longer by (power wanted / power allowed) ** exponent where the cap holds the clock down
 
-A step is 128 bytes of K.  Waves are whole: a last wave with few tiles takes as long as a full one.
+A step is 128 bytes of K; its operands also have to be read from the core's own memory.  Waves are whole: a last wave
+with few tiles takes as long as a full one.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,11 @@ STEP_BYTES = 128  # of K in one step of the pipeline: one row of a swizzled tile
 _TILE_CELLS = 128 * 256  # accumulators that the registers of a core hold
 _ROWS, _COLUMNS = (64, 128, 192, 256), (32, 64, 96, 128, 160, 192, 224, 256)
 _SPLITS = (1, 2, 3, 4, 6, 8)
-_NARROW_STREAM = 0.6  # of the slowdown of unaligned arithmetic hits unaligned streams; a few rows are read as vectors
+_WARPS_ROWS = 64  # of a tile that share one read of the right operand from the core's own memory
+_LANE_COLUMNS = (64, 128, 256)  # for a product on the vector lanes
+_NARROW_STREAM = 0.6  # of the slowdown of unaligned arithmetic hits unaligned streams
+_VECTOR_ROWS = 4  # up to which an unaligned product goes row by row
+_DOT_BYTES = 256  # of a dot product that keep a warp busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,16 @@ class Product:
     def flops(self) -> int:
         return 2 * self.batch * self.m * self.n * self.k
 
+    @property
+    def written(self) -> float:
+        """Bytes of the result."""
+        return self.batch * self.m * self.n * self.out_size
+
 
 @cache
-def _candidates() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _candidates(widths: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Rows, columns and splits of every way to cut a product that is tried."""
-    shapes = [(m, n) for m, n in product(_ROWS, _COLUMNS) if m * n <= _TILE_CELLS]
+    shapes = [(m, n) for m, n in product(_ROWS, widths) if m * n <= _TILE_CELLS]
     ways = np.array([(m, n, s) for (m, n) in shapes for s in _SPLITS], dtype=np.float64)
     return ways[:, 0], ways[:, 1], ways[:, 2]
 
@@ -63,19 +73,28 @@ def matmul(machine: Machine, work: Product) -> Timing:
     cal = machine.calibration.matmul
     traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip)
     dram = max(0.0, traffic - work.cached)
-    memory = dram / machine.dram
+    memory = (dram + work.written * (1 / cal.store - 1)) / machine.dram * _short(work)
     macs = machine.macs(work.dtype)
-    best, detail = _waves(machine, work, memory, macs)
+    if not work.aligned and work.m <= _VECTOR_ROWS:
+        best, detail = memory * (1 + work.m / 2), "row by row, unaligned"
+    else:
+        best, detail = _waves(machine, work, memory, macs)
     launch = cal.launch * machine.launch
     time = machine.slowed_by_power(work.dtype, work.flops, dram, launch + best)
     rate = macs or machine.flops(work.dtype) / 2
     return Timing(time, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail)
 
 
+def _short(work: Product) -> float:
+    """Times by which the lanes of a batched matrix-vector product run empty where its dot products are short."""
+    vector = work.batch > 1 and 1 in (work.m, work.n)
+    return max(1.0, _DOT_BYTES / (work.k * work.size)) if vector else 1.0
+
+
 def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -> tuple[float, str]:
     """The shortest time of all candidates and how it comes about."""
     cal, cores = machine.calibration.matmul, machine.chip.cores
-    rows, columns, splits = _candidates()
+    rows, columns, splits = _candidates(_COLUMNS if macs else _LANE_COLUMNS)
     rate = cal.efficiency * macs if macs else cal.vector * machine.flops(work.dtype) / 2
     slower = 1.0 if work.aligned else cal.unaligned
     depth = STEP_BYTES / work.size
@@ -83,12 +102,12 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     tiles = work.batch * np.ceil(work.m / rows) * np.ceil(work.n / columns) * splits
     waves = np.ceil(tiles / cores)
     arithmetic = slower * depth * rows * columns / (rate / cores)
-    streamed = (np.minimum(rows, work.m) + np.minimum(columns, work.n)) * STEP_BYTES * np.minimum(tiles, cores)
-    latency = cal.step_cycles * machine.cycle
-    step = np.maximum(np.maximum(arithmetic, latency), streamed / machine.cache)
+    streamed = (np.minimum(rows, work.m) + np.minimum(columns, work.n)) * STEP_BYTES / cal.multicast
+    read = (rows + np.ceil(rows / _WARPS_ROWS) * columns) * STEP_BYTES
+    latency = np.maximum(cal.step_cycles * machine.cycle, read / machine.scratch if macs else 0.0)
+    step = np.maximum(np.maximum(arithmetic, latency), streamed * np.minimum(tiles, cores) / machine.cache)
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
-    if not work.aligned:
-        memory *= min(_NARROW_STREAM * slower, 1 + work.m / 2)
+    memory *= max(1.0, _NARROW_STREAM * slower)
     time = np.maximum(waves * steps * step, memory) + np.where(splits > 1, parts, 0.0)
     best = int(time.argmin())
     shape = f"{int(rows[best])}x{int(columns[best])} tiles, {tiles[best] / cores:.3g} waves of {cores}"

@@ -14,6 +14,7 @@ from simulator.dtypes import DType
 
 _SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
 _BLOCK = 2.0  # the same for one row's latency and the throughput of all
+_LEAST_ROWS, _MOST_ROWS = 2, 32  # blocks that a core works on at a time
 _ELEMENT = {"gelu": 25, "silu": 18, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
             "gelu_backward": 45, "silu_backward": 28, "pow": 16, "log": 8, "sin": 20, "cos": 20}  # fmt: skip
 
@@ -49,7 +50,7 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     share = cal.strided if work.strided else 1.0
     memory = max(dram / machine.dram, nbytes / machine.cache) / share
     compute = operations(work) / machine.flops(DType.FP32)
-    body = together(compute, memory, _SHARP)
+    body = together(together(compute, memory, _SHARP), cal.first_byte * machine.cycle, _BLOCK)
     floor = work.flops / machine.flops(work.dtype)
     detail = "strided copy" if work.strided else ""
     return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
@@ -70,10 +71,11 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     dram = float(max(0, nbytes - work.cached))
     slower = 1.0 if work.aligned else machine.calibration.vector.unaligned
     again = work.reads * (cal.passes - 1) / machine.dram
-    memory = max(dram / machine.dram, nbytes / machine.cache) + max(0.0, again)
     count, length = work.dims.rows, work.dims.columns
-    busy = (count * cal.row_cycles + count * length * cal.cycles) * cycle / cores
+    memory = max(dram / machine.dram, nbytes / machine.cache) + again + count * cal.row_cycles * cycle / cores
     latency = (cal.latency + cal.element_latency * length) * cycle if length else 0.0
+    slots = max(_LEAST_ROWS, min(_MOST_ROWS, cal.in_flight / max(1, length)))
+    busy = count * latency / (cores * slots)
     floor = work.flops / machine.flops(work.dtype)
     body = together(latency, slower * max(memory, busy), _BLOCK)
     detail = f"{count} rows of {length}, {count / cores:.3g} a core"

@@ -1,0 +1,243 @@
+"""Fits the calibration of a chip to measured kernels.
+
+    python -m hw_models.fit h200 --data hw_models/data/h200/ops.csv
+
+Half of the rows, drawn with a fixed seed, are fitted; the other half is only predicted.  Each group of constants is
+fitted on the operators that it decides, by the mean absolute logarithm of predicted over measured time, so that too
+fast and too slow count alike and no row outweighs another.  The result is printed as the section of a chip file.
+"""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from hw_models.loader import load_chip
+from hw_models.tile import TileModel, recalibrated
+from hw_models.tile.kernels import kernel_graph
+from simulator.calibration import Calibration
+from simulator.dtypes import DType
+from simulator.graph import OperatorGraph
+from simulator.hardware import Chip
+from simulator.units import PS_PER_SECOND
+
+_US = PS_PER_SECOND // 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured kernel: *graph* of its operators, *measured* microseconds; *shape* as it stands in the file."""
+
+    op: str
+    dtype: str
+    shape: str
+    graph: OperatorGraph
+    measured: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Constants fitted together on the rows of *ops*: paths into Calibration with the range that makes sense."""
+
+    ops: tuple[str, ...]
+    bounds: dict[str, tuple[float, float]]
+
+
+def _row_group(op: str, section: str) -> Group:
+    ranges = {"passes": (1, 4), "latency": (200, 12000), "element_latency": (0.05, 5),
+              "in_flight": (4000, 400000), "row_cycles": (1, 1000)}  # fmt: skip
+    return Group((op,), {f"vector.{section}.{name}": pair for name, pair in ranges.items()})
+
+
+GROUPS = {
+    "vector": Group(
+        ("copy", "add", "mul_scalar", "cast_fp32", "embedding", "transpose", "gelu", "silu"),
+        {
+            "dram": (0.7, 0.95),
+            "vector.launch": (0.4, 1.5),
+            "vector.first_byte": (50, 3000),
+            "vector.strided": (0.05, 0.5),
+        },
+    ),
+    "norm": _row_group("layernorm", "norm"),
+    "rms_norm": _row_group("rmsnorm", "rms_norm"),
+    "softmax": _row_group("softmax", "softmax"),
+    "reduction": _row_group("sum", "reduction"),
+    "unaligned rows": Group(("layernorm", "rmsnorm", "softmax", "cross_entropy"), {"vector.unaligned": (1, 8)}),
+    "matmul": Group(
+        ("gemm", "bmm"),
+        {
+            "matmul.launch": (1, 3.5),
+            "matmul.efficiency": (0.85, 1),
+            "matmul.step_cycles": (20, 600),
+            "matmul.split": (0.05, 2.5),
+            "matmul.multicast": (1.5, 4),
+            "matmul.store": (0.5, 1),
+            "matmul.unaligned": (2, 20),
+            "matmul.vector": (0.4, 1),
+            "power.matrix.bf16": (600, 1300),
+            "power.matrix.fp8": (600, 1600),
+            "power.exponent": (0.4, 1),
+        },
+    ),
+    "attention": Group(
+        ("sdpa",),
+        {
+            "attention.launch": (1, 6),
+            "attention.efficiency": (0.2, 1),
+            "attention.exponentials": (5, 60),
+            "attention.alone": (1, 2),
+            "attention.tail": (0.05, 1),
+            "attention.block_cycles": (10, 20000),
+            "attention.stream": (2, 20),
+            "attention.split_stream": (2, 60),
+            "attention.split": (0.1, 8),
+            "attention.part_cycles": (1, 2000),
+        },
+    ),
+}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of *path* that some group can use; a row of an unknown operator is left out."""
+    rows = []
+    with path.open(newline="") as file:
+        for line in csv.DictReader(file):
+            graph = kernel_graph(line["op"], DType(line["dtype"]), json.loads(line["shape"]))
+            if graph is not None and len(graph):
+                rows.append(Row(line["op"], line["dtype"], line["shape"], graph, float(line["us"])))
+    return rows
+
+
+def errors(chip: Chip, rows: Sequence[Row]) -> NDArray[np.float64]:
+    """Logarithm of predicted over measured time for each of *rows*."""
+    model = TileModel(chip)
+    predicted = [sum(cost.time for cost in model.costs(row.graph)) / _US for row in rows]
+    return np.array([log(max(1e-9, p) / row.measured) for p, row in zip(predicted, rows, strict=True)])
+
+
+def value(calibration: Any, path: str) -> float:
+    """The constant at *path*, such as ``matmul.launch``; 0 if there is none."""
+    for part in path.split("."):
+        calibration = calibration.get(part, 0.0) if isinstance(calibration, dict) else getattr(calibration, part)
+    return float(calibration)
+
+
+def changed(section: Any, path: str, number: float) -> Any:
+    """*section* with the constant at *path* set to *number*."""
+    head, _, rest = path.partition(".")
+    if isinstance(section, dict):
+        return {**section, head: number}
+    return replace(section, **{head: changed(getattr(section, head), rest, number) if rest else number})
+
+
+def fit(chip: Chip, rows: Sequence[Row], bounds: dict[str, tuple[float, float]], evaluations: int, seed: int) -> Chip:
+    """*chip* with the constants of *bounds* fitted to *rows*."""
+    paths, rng = list(bounds), np.random.default_rng(seed)
+    low, high = (np.log([pair[end] for pair in bounds.values()]) for end in (0, 1))
+    start = chip.calibration or Calibration()
+
+    def chip_at(x: NDArray[np.float64]) -> Chip:
+        calibration = start
+        for path, number in zip(paths, np.clip(x, low, high), strict=True):
+            calibration = changed(calibration, path, exp(number))
+        return recalibrated(chip, calibration)
+
+    def loss(x: NDArray[np.float64]) -> float:
+        return float(np.abs(errors(chip_at(x), rows)).mean())
+
+    here = np.log([max(1e-6, value(start, path)) for path in paths])
+    tries = [np.clip(here, low, high), *(low + (high - low) * rng.random((evaluations // 10, len(paths))))]
+    best = sorted(tries, key=loss)[:3]
+    found = [_descend(loss, x, evaluations // 3) for x in best]
+    return chip_at(min(found, key=loss))
+
+
+def _descend(loss: Callable[[NDArray[np.float64]], float], x: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    for _ in range(2):  # a simplex that has collapsed in a corner is started again
+        x = minimize(loss, x, method="Nelder-Mead", options={"maxfev": most // 2, "adaptive": True}).x
+    return x
+
+
+def split(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[Row]]:
+    """Half of *rows* to fit and half to test, drawn with *seed* within each operator."""
+    rng = np.random.default_rng(seed)
+    train, test = [], []
+    for op in dict.fromkeys(row.op for row in rows):
+        mine = [row for row in rows if row.op == op]
+        order = rng.permutation(len(mine))
+        half = (len(mine) + 1) // 2
+        train += [mine[i] for i in order[:half]]
+        test += [mine[i] for i in order[half:]]
+    return train, test
+
+
+def mape(chip: Chip, rows: Sequence[Row]) -> float:
+    """Mean absolute percentage error, as a fraction."""
+    return float(np.abs(np.exp(errors(chip, rows)) - 1).mean()) if rows else 0.0
+
+
+def section(calibration: Any, indent: int = 2) -> str:
+    """*calibration* as the lines of a chip file."""
+    lines = []
+    for item in fields(calibration):
+        found = getattr(calibration, item.name)
+        if is_dataclass(found):
+            lines.append(f"{' ' * indent}{item.name}:\n{section(found, indent + 2)}")
+        elif isinstance(found, dict):
+            body = ", ".join(f"{key}: {number:.4g}" for key, number in found.items())
+            lines.append(f"{' ' * indent}{item.name}: {{{body}}}")
+        elif item.name != "source":
+            lines.append(f"{' ' * indent}{item.name}: {found:.4g}")
+    return "\n".join(lines)
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m hw_models.fit", description="fit a chip's calibration")
+    parser.add_argument("chip")
+    parser.add_argument("--data", type=Path, required=True, help="kernel times, as data/h200/ops.csv")
+    parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=list(GROUPS), metavar="GROUP")
+    parser.add_argument("--evaluations", type=int, default=600, help="of the model, for each group")
+    parser.add_argument("--seed", type=int, default=0, help="of the split and of the search")
+    parser.add_argument("--all", action="store_true", help="fit on all rows, for the constants of a chip file")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fit, print the errors on both halves and the section of the chip file."""
+    args = _arguments(arguments)
+    chip = load_chip(args.chip)
+    rows = read_rows(args.data)
+    train, test = (rows, []) if args.all else split(rows, args.seed)
+    for name in args.groups:
+        group = GROUPS[name]
+        mine = [row for row in train if row.op in group.ops]
+        others = [row for row in test if row.op in group.ops]
+        chip = fit(chip, mine, group.bounds, args.evaluations, args.seed)
+        _say(_errors(name, chip, mine, others))
+    _say(_errors("all", chip, train, test))
+    _say("calibration:\n" + section(chip.calibration))
+    return 0
+
+
+def _errors(name: str, chip: Chip, fitted: Sequence[Row], test: Sequence[Row]) -> str:
+    text = f"{name:15} fitted {len(fitted):4} rows {mape(chip, fitted):6.1%}"
+    return f"{text}   test {len(test):4} rows {mape(chip, test):6.1%}" if test else text
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Predictions for rows of measurements: kernels as single operators, steps as traced programs."""
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hw_models.roofline import Roofline
+from hw_models.tile.kernels import kernel_graph, known_kernels
+from simulator.cli.validate_read import CONTEXT, GEMM, GENERATION, KERNELS, STEPS, Format, Measured
+from simulator.costs import compute_model
+from simulator.dtypes import DType
+from simulator.errors import SpecError, UsageError, nearest
+from simulator.graph import OperatorGraph, Workload
+from simulator.hardware import Chip
+from simulator.program import Mode
+from simulator.simulation import simulate
+from simulator.units import PS_PER_SECOND
+from simulator.variants import INFINITE, Resource, scaled
+
+_RESOURCES = (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH, Resource.CAPACITY)
+_GEMM_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8": "fp8"}
+_COMPILED = "compile: predicted as a graph of unfused kernels, and left out of the means"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """*predicted* and *roofline* in the unit of the measurement; None with a *note* where nothing is predicted.
+
+    group    what it is counted under; *regime* the resource that binds.
+    counted  whether it goes into the means; peak_bytes is predicted for steps only.
+    """
+
+    row: Measured
+    group: str
+    predicted: float | None
+    roofline: float | None
+    regime: str
+    note: str = ""
+    counted: bool = True
+    peak_bytes: int | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one."""
+        return None if self.predicted is None else self.predicted / self.row.measured - 1
+
+    @property
+    def roofline_error(self) -> float | None:
+        return None if self.roofline is None else self.roofline / self.row.measured - 1
+
+
+def predict(
+    form: Format, rows: Sequence[Measured], chip: Chip, fidelity: str = "tile", models: Path | None = None
+) -> list[Prediction]:
+    """One prediction for each of *rows*, in order; *models* is the file whose MODELS the steps are made of."""
+    if form is STEPS:
+        if models is None:
+            raise UsageError("a table of steps needs --models FILE: the file whose MODELS were measured")
+        return _steps(rows, chip, fidelity, models)
+    return _kernels(form, rows, chip, fidelity)
+
+
+def _kernels(form: Format, rows: Sequence[Measured], chip: Chip, fidelity: str) -> list[Prediction]:
+    """Kernel times, with the resource that saves most when it is infinite."""
+    base = compute_model(fidelity, chip)
+    floor = Roofline(chip)
+    others = {each: compute_model(fidelity, scaled(chip, each, INFINITE)) for each in _RESOURCES}
+    found = []
+    for row in rows:
+        group, graph, note = _graph_of(form, row)
+        if graph is None:
+            found.append(Prediction(row, group, None, None, "", note, counted=False))
+            continue
+        time = sum(cost.time for cost in base.costs(graph))
+        savings = {each: time - sum(cost.time for cost in model.costs(graph)) for each, model in others.items()}
+        regime = str(max(savings, key=lambda each: savings[each])) if time else "none"
+        scale = PS_PER_SECOND * form.seconds
+        roofline = sum(cost.time for cost in floor.costs(graph)) / scale
+        found.append(Prediction(row, group, time / scale, roofline, regime))
+    return found
+
+
+def _graph_of(form: Format, row: Measured) -> tuple[str, OperatorGraph | None, str]:
+    """Group, operators and, if there are none, the reason for *row*."""
+    values = row.values
+    try:
+        if form is KERNELS:
+            op, dtype, shape = values["op"], DType(values["dtype"]), values["shape"]
+            group = f"{op} {dtype}" if op == "gemm" else str(op)
+        elif form is GEMM:
+            op, group = "gemm", f"gemm {values['dtype']}"
+            if values["dtype"] not in _GEMM_DTYPES:
+                return group, None, f"weights of type {values['dtype']} are not modelled"
+            dtype, shape = DType(_GEMM_DTYPES[values["dtype"]]), {"M": values["m"], "N": values["n"], "K": values["k"]}
+        else:
+            op, group, dtype, shape = "sdpa", form.name, DType.BF16, _attention(form, values)
+        graph = kernel_graph(op, dtype, shape)
+    except KeyError as error:
+        raise SpecError(f"line {row.line}, column shape: {values['op']} needs a size {error.args[0]!r}") from None
+    if graph is None:
+        return group, None, f"unknown operator {op!r}{nearest(op, known_kernels())}"
+    return group, graph, ""
+
+
+def _attention(form: Format, values: Mapping[str, Any]) -> dict[str, int]:
+    heads = {
+        "B": values["batch_size"],
+        "H": values["num_heads"],
+        "Hkv": values["num_kv_heads"],
+        "D": values["head_dim"],
+    }
+    if form is CONTEXT:
+        return {**heads, "Sq": values["isl"], "Skv": values["isl"], "causal": 1}
+    assert form is GENERATION
+    return {**heads, "Sq": 1, "Skv": values["kv_len"], "causal": 0}
+
+
+def _steps(rows: Sequence[Measured], chip: Chip, fidelity: str, models: Path) -> list[Prediction]:
+    """Whole steps; the modes of one step share a trace."""
+    programs = Programs(models)
+    found = []
+    for row in rows:
+        values = row.values
+        mode = values["mode"]
+        group = f"{values['phase']} {mode}"
+        if mode not in ("eager", "graph", "compile"):
+            note = f"unknown mode {mode!r}{nearest(mode, ['eager', 'graph', 'compile'])}"
+            found.append(Prediction(row, group, None, None, "", note, counted=False))
+            continue
+        graph, note = programs.graph(row)
+        if graph is None:
+            found.append(Prediction(row, group, None, None, "", note, counted=False))
+            continue
+        compiled = mode == "compile"
+        result = simulate(graph, chip, mode=Mode.GRAPH if compiled else mode, fidelity=fidelity)
+        scale = PS_PER_SECOND * STEPS.seconds
+        roofline = sum(cost.time for cost in Roofline(chip).costs(graph)) / scale
+        regime = str(max(result.bounds_ps, key=lambda each: result.bounds_ps[each]))
+        note, peak = _COMPILED if compiled else "", result.peak_memory_bytes
+        found.append(Prediction(row, group, result.time / scale, roofline, regime, note, not compiled, peak))
+    return found
+
+
+class Programs:
+    """The models of a user's file, traced as the measurement ran them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, OperatorGraph] = {}
+
+    @cached_property
+    def _module(self) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"xpusim_user_{self._path.stem}", self._path)
+        if spec is None or spec.loader is None or not self._path.is_file():
+            raise SpecError(f"cannot read {self._path}: not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # the user's code can raise anything
+            raise SpecError(f"{self._path}: {type(error).__name__}: {error}") from None
+        if not isinstance(getattr(module, "MODELS", None), dict):
+            raise SpecError(f"{self._path}: has no MODELS, a dictionary of names and functions that make a module")
+        return module
+
+    def graph(self, row: Measured) -> tuple[OperatorGraph | None, str]:
+        """The operators of the step in *row*, or None and why not."""
+        phase, name, config = row.values["phase"], row.values["model"], row.values["config"]
+        if name not in self._module.MODELS:
+            return None, f"{self._path.name} has no model {name!r}{nearest(name, self._module.MODELS)}"
+        if phase not in _BUILD:
+            return None, f"unknown phase {phase!r}{nearest(phase, _BUILD)}"
+        key = f"{phase} {name} {sorted(config.items())}"
+        if key not in self._known:
+            try:
+                self._known[key] = _BUILD[phase](self._module, name, config)
+            except KeyError as error:
+                raise SpecError(f"line {row.line}, column config: {phase} needs a size {error.args[0]!r}") from None
+        return self._known[key], ""
+
+
+def _made(module: ModuleType, name: str) -> Any:
+    import torch
+
+    with torch.device("meta"):
+        return module.MODELS[name]()
+
+
+def _prefill(module: ModuleType, name: str, config: Mapping[str, int]) -> OperatorGraph:
+    import torch
+
+    from frontends import trace
+
+    ids = torch.empty(config["B"], config["S"], dtype=torch.int64, device="meta")
+    work = Workload(name, "prefill", config["B"], config["B"] * config["S"], config["S"])
+    return trace(_made(module, name), (ids,), workload=work, dtype=DType.BF16)
+
+
+def _decode(module: ModuleType, name: str, config: Mapping[str, int]) -> OperatorGraph:
+    import torch
+
+    from frontends import trace
+
+    model = _made(module, name)
+    ids = torch.empty(config["B"], 1, dtype=torch.int64, device="meta")
+    caches = module.caches(model, config["B"], config["ctx"], torch.bfloat16, "meta")
+    work = Workload(name, "decode", config["B"], config["B"], config["ctx"])
+    return trace(model, (ids, caches), workload=work, dtype=DType.BF16)
+
+
+def _train(module: ModuleType, name: str, config: Mapping[str, int]) -> OperatorGraph:
+    """Forward with all logits, cross entropy, backward and fused AdamW."""
+    import torch
+
+    from frontends import trace_training_step
+
+    model = _made(module, name)
+    ids = torch.empty(config["B"], config["S"], dtype=torch.int64, device="meta")
+    all_logits = {"last_only": False} if "last_only" in inspect.signature(model.forward).parameters else {}
+    work = Workload(name, "train", config["B"], config["B"] * config["S"], config["S"])
+    return trace_training_step(model, (ids,), all_logits, workload=work, dtype=DType.BF16)
+
+
+_BUILD: dict[str, Callable[[ModuleType, str, Mapping[str, int]], OperatorGraph]] = {
+    "prefill": _prefill,
+    "decode": _decode,
+    "train": _train,
+}
