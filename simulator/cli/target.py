@@ -1,6 +1,7 @@
 """TARGET of a command: a preset, a file with a factory, a Hugging Face architecture, or a saved graph."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from simulator.dtypes import DType
 from simulator.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from simulator.graph import OperatorGraph
+    from simulator.graph import OperatorGraph, Workload
 
 PHASES = ("prefill", "decode", "train")
 _KINDS = "a preset, path.py:factory, hf:MODEL_TYPE or a saved graph (.json)"
@@ -40,6 +41,8 @@ def load_target(options: argparse.Namespace) -> "OperatorGraph":
     """Trace or read what the options name; UsageError, TraceError or GraphError says what is wrong with it."""
     _check(options)
     target = options.target
+    if options.config and not target.startswith("hf:"):
+        raise UsageError("--config sets fields of hf:MODEL_TYPE targets only")
     if target.endswith(".json"):
         from simulator.graph_io import load_graph
 
@@ -79,24 +82,46 @@ def _from_preset(options: argparse.Namespace) -> "OperatorGraph":
 
 
 def _from_factory(options: argparse.Namespace) -> "OperatorGraph":
+    """A factory with parameters named phase, batch, seq or context is given them, where the command line does."""
     from frontends import load_factory
 
-    module, args, kwargs = load_factory(options.target, _given(options))
-    return _trace(options, module, args, kwargs, None, None)
+    given = {name: getattr(options, name) for name in ("phase", "batch", "seq", "context")}
+    optional = {name: value for name, value in given.items() if value is not None}
+    module, args, kwargs = load_factory(options.target, optional=optional)
+    graph = _trace(options, module, args, kwargs, None, None)
+    graph.workload = replace(graph.workload, name=Path(options.target).name, phase=options.phase)
+    return graph
 
 
 def _from_hf(options: argparse.Namespace) -> "OperatorGraph":
-    from frontends import load_hf
+    from frontends import hf_arguments, load_hf
+    from simulator.graph import Workload
 
-    program = load_hf(options.target.removeprefix("hf:"), options.config, **_given(options))
-    return _trace(options, *program)
+    name, seq, context = options.target.removeprefix("hf:"), options.seq or 512, options.context or 1024
+    module = load_hf(name, dict(_field(each) for each in options.config))
+    args, kwargs = hf_arguments(module, options.phase, options.batch, seq, context)
+    new = 1 if options.phase == "decode" else seq
+    workload = Workload(
+        name=options.target,
+        phase=options.phase,
+        batch=options.batch,
+        tokens=options.batch * new,
+        context=context if options.phase == "decode" else seq,
+        dtype=DType(options.dtype),
+    )
+    return _trace(options, module, args, kwargs, None, workload)
 
 
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    return {"phase": options.phase, "batch": options.batch, "seq": options.seq, "context": options.context}
+def _field(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--config {text}: expected the form KEY=VALUE, as in num_hidden_layers=4")
+    return key, value
 
 
-def _trace(options: argparse.Namespace, module: Any, args: Any, kwargs: Any, loss: Any, workload: Any) -> Any:
+def _trace(
+    options: argparse.Namespace, module: Any, args: Any, kwargs: Any, loss: Any, workload: "Workload | None"
+) -> "OperatorGraph":
     from frontends import trace, trace_training_step
 
     if options.phase != "train":
