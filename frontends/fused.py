@@ -121,7 +121,7 @@ def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causa
         raise RuntimeError(f"attention: shapes do not fit: {shapes}")
     if mask is not None and causal:
         raise RuntimeError("attention: attn_mask and is_causal=True exclude each other")
-    if q.dim() > 3 and not gqa and not q.shape[-3] == k.shape[-3] == v.shape[-3]:
+    if q.dim() > 3 and not gqa and not (k.shape[-3] == v.shape[-3] and k.shape[-3] in (1, q.shape[-3])):
         raise RuntimeError(f"attention: numbers of heads differ and enable_gqa is not set: {shapes}")
     if gqa and q.shape[-3] % k.shape[-3]:
         raise RuntimeError(f"attention: query heads are no multiple of key heads: {shapes}")

@@ -62,7 +62,8 @@ class Host(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _values(self, tensor: torch.Tensor) -> torch.Tensor:
-        values = self._recorder.shadows.of(tensor.detach())
+        with torch.utils._python_dispatch._disable_current_modes():
+            values = self._recorder.shadows.of(tensor.detach())
         if values is None:
             raise DataDependentError("reads the value of a tensor")
         return values
@@ -74,7 +75,7 @@ class Host(TorchFunctionMode):
         given = {name: value for name, value in kwargs.items() if name != "device"}
         with torch.utils._python_dispatch._disable_current_modes():
             values = func(*args, **given) if func is torch.from_numpy else func(*args, **given, device="cpu")
-        made = self._recorder.constant(values.detach())
+            made = self._recorder.constant(values.detach())
         return made.requires_grad_() if values.requires_grad else made
 
 

@@ -118,26 +118,26 @@ def arguments(
             twins[id(tensor)] = twin.requires_grad_(tensor.requires_grad)
         return twins[id(tensor)]
 
-    new_args = tuple(_rebuilt(each, enter, f"args[{i}]", 0) for i, each in enumerate(args))
-    return new_args, {name: _rebuilt(each, enter, name, 0) for name, each in kwargs.items()}
+    new_args = tuple(rebuilt(each, enter, f"args[{i}]", 0) for i, each in enumerate(args))
+    return new_args, {name: rebuilt(each, enter, name, 0) for name, each in kwargs.items()}
 
 
 _Enter = Callable[[torch.Tensor, str, int], torch.Tensor]
 
 
-def _rebuilt(value: Any, enter: _Enter, path: str, depth: int) -> Any:
+def rebuilt(value: Any, enter: _Enter, path: str, depth: int) -> Any:
     """Copy containers and objects down to their tensors; whatever holds none stays the user's own."""
     if isinstance(value, torch.Tensor):
         return enter(value, path, depth)
     if depth > _DEPTH or isinstance(value, nn.Module | type | str | bytes | int | float | None):
         return value
     if isinstance(value, list | tuple):
-        items = [_rebuilt(each, enter, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+        items = [rebuilt(each, enter, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
         filled = copy.copy(value)
         for key, each in value.items():
-            filled[key] = _rebuilt(each, enter, f"{path}.{key}", depth + 1)
+            filled[key] = rebuilt(each, enter, f"{path}.{key}", depth + 1)
         return filled
     return _rebuilt_object(value, enter, path, depth)
 
@@ -146,7 +146,7 @@ def _rebuilt_object(value: Any, enter: _Enter, path: str, depth: int) -> Any:
     fields = getattr(value, "__dict__", None)
     if not fields or callable(value):
         return value
-    found = {name: _rebuilt(each, enter, f"{path}.{name}", depth + 1) for name, each in fields.items()}
+    found = {name: rebuilt(each, enter, f"{path}.{name}", depth + 1) for name, each in fields.items()}
     if all(found[name] is fields[name] for name in fields):
         return value
     twin = copy.copy(value)

@@ -73,6 +73,19 @@ def trace_training_step(
     return session.close(scalar)
 
 
+def run(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dtype: str | DType | None = None,
+) -> Any:
+    """Return what one inference call gives, on the meta device; arguments and errors as for `trace`."""
+    session = _Session(module, args, kwargs, None, dtype, training=False)
+    with session.running(), torch.no_grad():
+        return session.forward()
+
+
 class _Session:
     """One run of one program, with the books it is written into."""
 
