@@ -23,43 +23,54 @@ module ws_array #(
     wire [COLS*DATA_W-1:0] w_skewed;
     wire [COLS*ACC_W-1:0]  y_skewed;
 
-    // Links between cells; index 0 is the edge where the skews feed in.
-    wire [ROWS*(COLS+1)*LANE_W-1:0] a_link;
-    wire [ROWS*(COLS+1)-1:0]        load_link;
-    wire [(ROWS+1)*COLS*DATA_W-1:0] w_link;
-    wire [(ROWS+1)*COLS*ACC_W-1:0]  p_link;
-
     skew #(.LANES(ROWS), .WIDTH(LANE_W)) skew_a (.clk(clk), .rst(rst), .step(step), .in(a_plain), .out(a_skewed));
     skew #(.LANES(COLS), .WIDTH(DATA_W)) skew_w (.clk(clk), .rst(rst), .step(step), .in(w), .out(w_skewed));
     skew #(.LANES(COLS), .WIDTH(ACC_W), .REVERSE(1)) deskew_y (
         .clk(clk), .rst(rst), .step(step), .in(y_skewed), .out(y)
     );
 
-    assign w_link[0 +: COLS*DATA_W] = w_skewed;
-    assign p_link[0 +: COLS*ACC_W]  = {COLS*ACC_W{1'b0}};
-    assign y_skewed = p_link[ROWS*COLS*ACC_W +: COLS*ACC_W];
-
+    // Each cell's block holds the wires that it drives; its neighbours refer to them by name.
     genvar r, c;
     generate
         for (r = 0; r < ROWS; r = r + 1) begin : g_row
             assign a_plain[r*LANE_W +: LANE_W] = {first, a[r*DATA_W +: DATA_W]};
-            assign a_link[r*(COLS+1)*LANE_W +: LANE_W] = a_skewed[r*LANE_W +: LANE_W];
-            assign load_link[r*(COLS+1)] = load[r];
             for (c = 0; c < COLS; c = c + 1) begin : g_column
-                localparam HERE = r*(COLS+1) + c;
+                wire              first_left, first_here, load_left, load_here;
+                wire [DATA_W-1:0] a_left, a_here, w_above, w_here;
+                wire [ACC_W-1:0]  p_above, p_here;
+
+                if (c == 0) begin : g_west
+                    assign {first_left, a_left} = a_skewed[r*LANE_W +: LANE_W];
+                    assign load_left = load[r];
+                end else begin : g_inner
+                    assign first_left = g_row[r].g_column[c-1].first_here;
+                    assign a_left     = g_row[r].g_column[c-1].a_here;
+                    assign load_left  = g_row[r].g_column[c-1].load_here;
+                end
+                if (r == 0) begin : g_north
+                    assign w_above = w_skewed[c*DATA_W +: DATA_W];
+                    assign p_above = {ACC_W{1'b0}};
+                end else begin : g_below
+                    assign w_above = g_row[r-1].g_column[c].w_here;
+                    assign p_above = g_row[r-1].g_column[c].p_here;
+                end
+
                 ws_pe #(.DATA_W(DATA_W), .ACC_W(ACC_W), .FLOAT(FLOAT)) pe (
                     .clk(clk), .rst(rst), .step(step),
-                    .first_in(a_link[HERE*LANE_W + DATA_W]), .a_in(a_link[HERE*LANE_W +: DATA_W]),
-                    .first_out(a_link[(HERE+1)*LANE_W + DATA_W]), .a_out(a_link[(HERE+1)*LANE_W +: DATA_W]),
-                    .load_in(load_link[HERE]), .load_out(load_link[HERE+1]),
-                    .w_in(w_link[(r*COLS+c)*DATA_W +: DATA_W]), .w_out(w_link[((r+1)*COLS+c)*DATA_W +: DATA_W]),
-                    .p_in(p_link[(r*COLS+c)*ACC_W +: ACC_W]), .p_out(p_link[((r+1)*COLS+c)*ACC_W +: ACC_W])
+                    .first_in(first_left), .a_in(a_left), .load_in(load_left), .w_in(w_above), .p_in(p_above),
+                    .first_out(first_here), .a_out(a_here), .load_out(load_here), .w_out(w_here), .p_out(p_here)
                 );
+
+                if (r == ROWS - 1) begin : g_south
+                    wire unused;
+                    assign unused = &{1'b0, w_here};
+                    assign y_skewed[c*ACC_W +: ACC_W] = p_here;
+                end
+                if (c == COLS - 1) begin : g_east
+                    wire unused;
+                    assign unused = &{1'b0, first_here, a_here, load_here};
+                end
             end
         end
     endgenerate
-
-    // What leaves the last column to the right and the last row of the weight chain ends here.
-    wire unused;
-    assign unused = &{1'b0, a_link, load_link, w_link[ROWS*COLS*DATA_W +: COLS*DATA_W]};
 endmodule
