@@ -44,11 +44,12 @@ def module_table(rows: Sequence[Row]) -> Markup:
     """Modules in program order, each with a bar of its time by bound."""
     scale = time_scale(row.time for row in rows)
     longest = max((row.time for row in rows), default=0)
+    phases = _phases(rows, scale)
     columns = [
         _name("module"),
         Column("time by bound", lambda row: _bar(row, longest), lambda row: row.time, "bar"),
-        *_sums(scale),
-        *_phases(rows, scale),
+        *(column for column in _sums(scale) if not phases or column.title not in ("operators", "B/s")),
+        *phases,
     ]
     return _table("modules", rows, columns)
 

@@ -20,7 +20,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 20, 18, 50
 _RADIUS = 42.0  # of a dot that takes all the time
 _LABELS = 8
 _NAMED = 0.01  # share of the time from which a dot has its name beside it
-_SMALL = 0.001  # share of the time below which a dot need not be inside the frame
+_SMALL = 0.005  # share of the time below which a dot need not be inside the frame
+_LEAST = 0.01  # FLOP per byte: what lies further out would squeeze everything else
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def shortened(name: str, length: int) -> str:
 
 def _axes(result: Result, rows: list[Row]) -> tuple[Log, Log]:
     chip = result.chip
-    large = [row for row in rows if row.share >= _SMALL] or rows
+    large = [row for row in rows if row.share >= _SMALL and row.intensity >= _LEAST] or rows
     peaks = [float(peak) for peak in _peaks(result).values()]
     ridge = max(peaks) / chip.dram_bandwidth
     x_low, x_high = log_range([row.intensity for row in large] + [3 * ridge])  # room for a name right of the ridge
@@ -167,15 +168,11 @@ def _roofs(result: Result, x_axis: Log, y_axis: Log, free: Labels) -> Markup:
         y = y_axis.place(peak)
         kind = "roof" if peak == max(peaks.values()) else "roof lower"
         parts.append(tag("line", x1=start, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_=kind))
-        places = [
-            (_WIDTH - _RIGHT - 4, y - 6, "end"),
-            (start + 8, y - 6, "start"),
-            (_WIDTH - _RIGHT - 4, y + 15, "end"),
-        ]
+        places = [(start - 10, y, "end"), (_WIDTH - _RIGHT - 4, y - 6, "end")]  # nothing can lie over the slope
         parts.append(free.text(f"{decimal(peak, 'FLOP/s')} {name}", places, "roofname", needed=True))
-    return join(
-        [*parts, _slope(result, x_axis, y_axis, max(peaks.values()), free), _ridge(result, x_axis, y_axis, free)]
-    )
+        free.block(start, y - 2, _WIDTH - _RIGHT, y + 2)
+    slope = _slope(result, x_axis, y_axis, max(peaks.values()), free)
+    return join([*parts, slope, _ridge(result, x_axis, y_axis, free)])
 
 
 def _slope(result: Result, x_axis: Log, y_axis: Log, highest: int, free: Labels) -> Markup:
