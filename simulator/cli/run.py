@@ -22,13 +22,20 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trace, simulate, print, write what was asked for."""
+    from pathlib import Path
+
     from hw_models import load_chip
     from simulator.graph_io import save_graph
+    from simulator.output import check_writable
     from simulator.program import mode_of
     from simulator.simulation import simulate
     from simulator.terminal import print_result
 
-    mode_of(options.mode)  # before the trace, which takes longer
+    # what can be refused is refused before the trace, which takes longer
+    mode_of(options.mode)
+    for path in (options.json, options.html, options.timeline, options.save_graph):
+        if path:
+            check_writable(Path(path))
     chip = load_chip(options.chip, options.set)
     graph = load_target(options)
     result = simulate(graph, chip, mode=options.mode, fidelity=options.fidelity)

@@ -75,8 +75,8 @@ def _from_preset(options: argparse.Namespace) -> "OperatorGraph":
 
     names = preset_names()
     if options.target not in names:
-        hint = " (no such file)" if Path(options.target).suffix == ".py" else nearest(options.target, names)
-        raise UsageError(f"unknown target {options.target!r}{hint}; TARGET is {_KINDS}; presets: {', '.join(names)}")
+        hint = nearest(options.target, names) or ";"
+        raise UsageError(f"unknown target {options.target!r}{hint} TARGET is {_KINDS}; presets: {', '.join(names)}")
     program = build(options.target, options.phase, options.batch, options.seq, options.context)
     return _trace(options, program.module, program.args, program.kwargs, program.loss, program.workload)
 
