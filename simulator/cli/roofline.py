@@ -159,11 +159,11 @@ def _steps(found: "Analysis") -> Any:
     table.add_column("bound by", no_wrap=True)
     table.add_column("in memory", justify="right", no_wrap=True)
     for name, point in [("prefill", found.prefill), *(("decode", point) for point in found.decode)]:
-        table.add_row(name, *_cells(point))
+        table.add_row(name, *_cells(point, found.machine.capacity))
     return table
 
 
-def _cells(point: "Point") -> tuple[str, ...]:
+def _cells(point: "Point", room: float) -> tuple[str, ...]:
     return (
         f"{point.batch:,}",
         decimal(point.flops, ""),
@@ -172,7 +172,9 @@ def _cells(point: "Point") -> tuple[str, ...]:
         _seconds(point.seconds),
         decimal(point.tokens_per_second, ""),
         point.bound,
-        decimal(point.resident, "B") if point.fits else f"[red]{decimal(point.resident, 'B')}, too much[/]",
+        decimal(point.resident, "B")
+        if point.fits
+        else f"[red]{decimal(point.resident, 'B')} > {decimal(room, 'B')}[/]",
     )
 
 

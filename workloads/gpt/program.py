@@ -4,15 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from simulator.errors import UsageError, nearest
 from simulator.graph import Workload
 from workloads.gpt.config import Config
 from workloads.gpt.model import Model, make_cache
+from workloads.gpt.request import step_length
 from workloads.program import Program
-
-PHASES = ("prefill", "decode", "train")
-DEFAULT_SEQ = 512
-DEFAULT_CONTEXT = 1024
 
 
 def program(
@@ -31,22 +27,6 @@ def program(
         kwargs = {"cache": make_cache(config, batch, length), "position": length - 1} if phase == "decode" else {}
     workload = Workload(config.name, phase, batch, tokens=batch * tokens_each, context=length)
     return Program(module, (tokens,), workload, kwargs, next_token_loss if phase == "train" else None)
-
-
-def step_length(config: Config, phase: str, batch: int, seq: int | None, context: int | None) -> int:
-    """Return the positions that a step looks over; UsageError if the request makes no sense."""
-    if phase not in PHASES:
-        raise UsageError(f"unknown phase {phase!r}{nearest(phase, PHASES)} (known: {', '.join(PHASES)})")
-    what, asked, default = ("sequence", seq, DEFAULT_SEQ)
-    if phase == "decode":
-        what, asked, default = ("context", context, DEFAULT_CONTEXT)
-    length = min(default, config.context) if asked is None else asked
-    for label, value in (("batch", batch), (what, length)):
-        if value < 1:
-            raise UsageError(f"{config.name} {phase}: {label} is {value}, needs at least 1")
-    if length > config.context:
-        raise UsageError(f"{config.name} {phase}: {what} is {length}, longer than the model's context {config.context}")
-    return length
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
