@@ -97,7 +97,8 @@ BAD = [
     (
         ["gpt3", "--chip", "h200"],
         "unknown target 'gpt3'; did you mean 'gpt2'? TARGET is a preset, path.py:factory, hf:MODEL_TYPE or a saved "
-        "graph (.json); presets: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-1b, llama-3b, llama-8b, llama-70b, qwen3-0.6b",
+        "graph (.json); presets: gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-1b, llama-3b, llama-8b, llama-70b, "
+        "qwen3-0.6b",
     ),
     (
         ["gpt2", "--chip", "h20"],
@@ -159,12 +160,13 @@ BAD = [
     ),
     (
         [f"{USER}:raises", "--chip", "h200"],
-        f"the factory {USER}:raises raised KeyError: 'weights' at {line_of('raise KeyError')} in raises: 'raise KeyError(\"weights\")'",
+        f"the factory {USER}:raises raised KeyError: 'weights' at "
+        f"{line_of('raise KeyError')} in raises: 'raise KeyError(\"weights\")'",
     ),
     (
         [f"{USER}:undecided", "--chip", "h200"],
-        f"data-dependent control flow at {line_of('if x.sum')} in forward: 'if x.sum() > 0:' reads the value of a tensor, which "
-        "depends on the input; a trace knows shapes, not values",
+        f"data-dependent control flow at {line_of('if x.sum')} in forward: 'if x.sum() > 0:' reads "
+        "the value of a tensor, which depends on the input; a trace knows shapes, not values",
     ),
     (
         [f"{USER}:mismatched", "--chip", "h200"],
