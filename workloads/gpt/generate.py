@@ -1,5 +1,7 @@
 """Text out of a model, greedily and with the cache; and a tiny model trained on the spot to have something to say."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -39,6 +41,18 @@ def generate(model: Model, prompt: Tensor, count: int) -> Tensor:
     return tokens
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one CPU thread: in products this small, several wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def train(model: Model, text: bytes, steps: int, length: int = 96, batch: int = 8) -> float:
     """Let *model* learn the bytes of *text* by heart; return the last loss in nats a byte."""
     device = model.embedding.weight.device
