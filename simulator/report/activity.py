@@ -11,7 +11,8 @@ from simulator.result import Result
 
 _WIDTH, _LEFT, _RIGHT, _STRIP, _GAP = 960, 78, 66, 30, 10
 _BUCKETS = 320
-_LEVELS = 6  # heights of a bar
+_LEVELS = 12  # heights of a bar
+_LEAST = 0.01  # part of a stretch from which a unit counts as busy in it
 _ORDER = (Unit.HOST, Unit.MATRIX, Unit.VECTOR, Unit.DMA, Unit.LINK)
 
 Span = tuple[Unit, str, int, int]  # unit, class of its colour, start and end in picoseconds
@@ -81,7 +82,8 @@ def _runs(
     start, before = 0, (0, "")
     for bucket in range(_BUCKETS + 1):
         parts: Mapping[str, float] = filled.get((unit, bucket), {})
-        level = min(_LEVELS, round(sum(parts.values()) * _LEVELS))
+        part = sum(parts.values())
+        level = min(_LEVELS, max(1, round(part * _LEVELS))) if part >= _LEAST else 0
         look = (level, max(parts, key=lambda colour: parts[colour])) if level else (0, "")
         if look != before:
             if before[0]:

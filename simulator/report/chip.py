@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from simulator.calibration import Calibration
 from simulator.hardware import Chip, MemoryLevel
+from simulator.headline import percent
 from simulator.report.markup import Markup, join, tag
 from simulator.units import binary, decimal, seconds
 
@@ -14,10 +16,11 @@ def chip_table(chip: Chip) -> Markup:
     """Units and their peaks, memory levels, fixed times, links and power."""
     lines = [*_compute(chip), *_memory(chip), *_around(chip)]
     head = tag("tr", *(tag("th", title, scope="col") for title in ("part", "figure", "source")))
-    rows = [
-        tag("tr", tag("th", what, scope="row"), tag("td", value), tag("td", source, class_="source"))
-        for what, value, source in lines
-    ]
+    rows, before = [], ""
+    for what, value, source in lines:
+        shown = "as above" if source == before else source
+        rows.append(tag("tr", tag("th", what, scope="row"), tag("td", value), tag("td", shown, class_="source")))
+        before = source
     return tag("table", tag("thead", head), tag("tbody", join(rows)), class_="chip")
 
 
@@ -77,3 +80,9 @@ def _around(chip: Chip) -> Iterator[_Line]:
     if chip.power is not None:
         idle = f", {chip.power.idle} W idle" if chip.power.idle else ""
         yield "power", f"{chip.power.cap} W cap{idle}", chip.power.source
+    fitted = chip.calibration or Calibration()
+    sustained = (
+        f"{percent(fitted.dram)} of the off-chip bandwidth, {percent(fitted.matmul.efficiency)} of the matrix peak in "
+        f"products, {percent(fitted.attention.efficiency)} in attention"
+    )
+    yield "tile model sustains", sustained, fitted.source

@@ -13,7 +13,7 @@ from simulator.units import PS_PER_SECOND, decimal, seconds
 
 _WIDTH, _HEIGHT, _LOW = 960, 300, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 20, 26, 44
-_BUCKETS = 240
+_BUCKETS = 900  # steps of time that a screen can tell apart
 ROLES = (  # from the bottom up: what lies there for the whole run first
     Role.WEIGHT,
     Role.BUFFER,
