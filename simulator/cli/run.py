@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
     chip = load_chip(options.chip, options.set)
     graph = load_target(options)
     result = simulate(graph, chip, mode=options.mode, fidelity=options.fidelity)
-    print_result(result)
     for path, save in (
         (options.json, result.save_json),
         (options.html, result.save_html),
@@ -49,4 +48,5 @@ def run(options: argparse.Namespace) -> int:
             save(path)
     if options.save_graph:
         save_graph(graph, options.save_graph)
+    print_result(result)  # last, so that a closed pipe loses no file
     return 0
