@@ -23,7 +23,6 @@ module os_sequencer #(
     output wire [ROWS-1:0]  drain,             // shift enables of the drain chain
     output wire             draining,          // a result row stands at the bottom of column 0
     output wire             drain_last_row,
-    output wire             drain_last_tile,
     output wire             lost,
     output wire             gap
 );
@@ -73,18 +72,18 @@ module os_sequencer #(
     // All of k is one fold here, so the walks see a product with k = 1.
     wire [DIM_W-1:0] issue_k_size, drain_n_size, drain_k_size;
     wire             drain_active;
-    wire [4:0]       constant;
+    wire [5:0]       marks;  // of folds and ends: known again where results leave
     tile_walk #(.M_TILE(ROWS), .N_TILE(COLS), .K_TILE(1), .DIM_W(DIM_W)) issue_walk (
         .clk(clk), .rst(rst), .start(start), .advance(pair_valid && pair_last), .m(m), .n(n), .k(ONE),
         .active(issue_active), .m_size(pair_rows), .n_size(pair_columns), .k_size(issue_k_size),
-        .first_k(constant[0]), .last_k(constant[1]), .last_tile(constant[2])
+        .first_k(marks[0]), .last_k(marks[1]), .last_tile(marks[2])
     );
     tile_walk #(.M_TILE(ROWS), .N_TILE(COLS), .K_TILE(1), .DIM_W(DIM_W)) drain_walk (
         .clk(clk), .rst(rst), .start(start), .advance(step && draining && drain_last_row), .m(m), .n(n), .k(ONE),
         .active(drain_active), .m_size(drain_rows), .n_size(drain_n_size), .k_size(drain_k_size),
-        .first_k(constant[3]), .last_k(constant[4]), .last_tile(drain_last_tile)
+        .first_k(marks[3]), .last_k(marks[4]), .last_tile(marks[5])
     );
 
     wire unused;
-    assign unused = &{1'b0, issue_k_size, drain_n_size, drain_k_size, drain_active, constant};
+    assign unused = &{1'b0, issue_k_size, drain_n_size, drain_k_size, drain_active, marks};
 endmodule

@@ -45,6 +45,7 @@ module os_top #(
     output wire [COUNT_W-1:0]     cycles_total
 );
     localparam [DIM_W-1:0] ZERO = {DIM_W{1'b0}};
+    localparam [DIM_W-1:0] ONE = {{(DIM_W-1){1'b0}}, 1'b1};
 
     reg  [DIM_W-1:0] m, n, k;
     wire             begin_run, sizes_good, finished;
@@ -77,14 +78,14 @@ module os_top #(
 
     wire [ROWS-1:0]  drain;
     wire [DIM_W-1:0] a_lanes, w_lanes;
-    wire pair_valid, pair_first, pair_last, draining, drain_last_row, drain_last_tile, lost, gap;
+    wire pair_valid, pair_first, pair_last, draining, drain_last_row, lost, gap;
     os_sequencer #(.ROWS(ROWS), .COLS(COLS), .DIM_W(DIM_W)) sequencer (
         .clk(clk), .rst(rst), .start(begin_run), .step(step),
         .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(begin_run ? size_k : k),
         .operands_valid(w_valid && a_valid), .operands_ready(pair_ready),
         .pair_valid(pair_valid), .pair_first(pair_first), .pair_last(pair_last),
         .pair_rows(a_lanes), .pair_columns(w_lanes), .drain(drain), .draining(draining),
-        .drain_last_row(drain_last_row), .drain_last_tile(drain_last_tile), .lost(lost), .gap(gap)
+        .drain_last_row(drain_last_row), .lost(lost), .gap(gap)
     );
 
     wire [COLS*DATA_W-1:0] w_masked;
@@ -96,17 +97,25 @@ module os_top #(
         .count(pair_valid ? a_lanes : ZERO), .in(a_word), .out(a_masked)
     );
 
-    wire [COLS*ACC_W-1:0] y;
+    wire [COLS*ACC_W-1:0] y, y_masked;
     os_array #(.ROWS(ROWS), .COLS(COLS), .DATA_W(DATA_W), .ACC_W(ACC_W), .FLOAT(FLOAT)) array (
         .clk(clk), .rst(rst), .step(step), .mark({pair_valid, pair_first, pair_last}),
         .a(a_masked), .w(w_masked), .drain(drain), .y(y)
     );
 
-    wire y_valid, y_last_row, y_last_tile;
-    delay_line #(.WIDTH(3), .DELAY(COLS - 1)) tags (
-        .clk(clk), .rst(rst), .step(step), .in({draining, drain_last_row, drain_last_tile}),
-        .out({y_valid, y_last_row, y_last_tile})
+    wire             y_valid, y_last_row, y_last_tile, result_active;
+    wire [1:0]       result_marks;
+    wire [DIM_W-1:0] result_m_size, result_k_size, y_lanes;
+    delay_line #(.WIDTH(2), .DELAY(COLS - 1)) tags (
+        .clk(clk), .rst(rst), .step(step), .in({draining, drain_last_row}), .out({y_valid, y_last_row})
     );
+    tile_walk #(.M_TILE(ROWS), .N_TILE(COLS), .K_TILE(1), .DIM_W(DIM_W)) result_walk (
+        .clk(clk), .rst(rst), .start(begin_run), .advance(step && y_valid && y_last_row),
+        .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(ONE),
+        .active(result_active), .m_size(result_m_size), .n_size(y_lanes), .k_size(result_k_size),
+        .first_k(result_marks[0]), .last_k(result_marks[1]), .last_tile(y_last_tile)
+    );
+    lane_mask #(.LANES(COLS), .WIDTH(ACC_W), .DIM_W(DIM_W)) mask_y (.count(y_lanes), .in(y), .out(y_masked));
 
     assign finished = step && y_valid && y_last_row && y_last_tile;
     always @(posedge clk)
@@ -132,7 +141,7 @@ module os_top #(
             if (step) begin
                 result_valid <= y_valid;
                 result_last  <= y_last_row;
-                result       <= y;
+                result       <= y_masked;
             end
         end
 
@@ -142,4 +151,7 @@ module os_top #(
         .idle(cycles_idle), .preload(cycles_preload), .fill(cycles_fill), .stream(cycles_stream),
         .drain(cycles_drain), .stall(cycles_stall), .total(cycles_total)
     );
+
+    wire unused;
+    assign unused = &{1'b0, result_active, result_m_size, result_k_size, result_marks};
 endmodule

@@ -27,9 +27,6 @@ module ws_sequencer #(
     output wire             row_first,         // first row of its tile: switch weights
     output wire             row_last,
     output wire [DIM_W-1:0] row_lanes,
-    output wire             first_k,
-    output wire             last_k,
-    output wire             last_tile,
     output wire             loading,
     output wire             lost,
     output wire             gap
@@ -93,18 +90,18 @@ module ws_sequencer #(
         end
 
     wire [DIM_W-1:0] load_m_size, stream_n_size;
-    wire             load_first_k, load_last_k, load_last_tile;
+    wire [5:0]       marks;  // of folds and ends: known again where results leave
     tile_walk #(.M_TILE(M_TILE), .N_TILE(COLS), .K_TILE(ROWS), .DIM_W(DIM_W)) load_walk (
         .clk(clk), .rst(rst), .start(start), .advance(load_end), .m(m), .n(n), .k(k),
         .active(load_active), .m_size(load_m_size), .n_size(weights_columns), .k_size(load_rows),
-        .first_k(load_first_k), .last_k(load_last_k), .last_tile(load_last_tile)
+        .first_k(marks[0]), .last_k(marks[1]), .last_tile(marks[2])
     );
     tile_walk #(.M_TILE(M_TILE), .N_TILE(COLS), .K_TILE(ROWS), .DIM_W(DIM_W)) stream_walk (
         .clk(clk), .rst(rst), .start(start), .advance(row_valid && row_last), .m(m), .n(n), .k(k),
         .active(stream_active), .m_size(tile_rows), .n_size(stream_n_size), .k_size(row_lanes),
-        .first_k(first_k), .last_k(last_k), .last_tile(last_tile)
+        .first_k(marks[3]), .last_k(marks[4]), .last_tile(marks[5])
     );
 
     wire unused;
-    assign unused = &{1'b0, load_m_size, stream_n_size, load_first_k, load_last_k, load_last_tile};
+    assign unused = &{1'b0, load_m_size, stream_n_size, marks};
 endmodule

@@ -76,7 +76,7 @@ module ws_top #(
 
     wire [ROWS-1:0]  load;
     wire [DIM_W-1:0] w_lanes, a_lanes;
-    wire w_end, load_zero, loading, row_valid, row_first, row_last, first_k, last_k, last_tile, lost, gap;
+    wire w_end, load_zero, loading, row_valid, row_first, row_last, lost, gap;
     ws_sequencer #(.ROWS(ROWS), .COLS(COLS), .M_TILE(DEPTH), .DIM_W(DIM_W)) sequencer (
         .clk(clk), .rst(rst), .start(begin_run), .step(step),
         .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(begin_run ? size_k : k),
@@ -84,7 +84,7 @@ module ws_top #(
         .load(load), .load_zero(load_zero),
         .activations_valid(a_valid), .activations_ready(a_ready),
         .row_valid(row_valid), .row_first(row_first), .row_last(row_last), .row_lanes(a_lanes),
-        .first_k(first_k), .last_k(last_k), .last_tile(last_tile), .loading(loading), .lost(lost), .gap(gap)
+        .loading(loading), .lost(lost), .gap(gap)
     );
 
     wire [COLS*DATA_W-1:0] w_masked;
@@ -96,21 +96,31 @@ module ws_top #(
         .count(row_valid ? a_lanes : ZERO), .in(a_word), .out(a_masked)
     );
 
-    wire [COLS*ACC_W-1:0] y;
+    wire [COLS*ACC_W-1:0] y, y_masked;
     ws_array #(.ROWS(ROWS), .COLS(COLS), .DATA_W(DATA_W), .ACC_W(ACC_W), .FLOAT(FLOAT)) array (
         .clk(clk), .rst(rst), .step(step), .first(row_valid && row_first), .a(a_masked),
         .load(load), .w(w_masked), .y(y)
     );
 
-    // What the row is travels beside it through the array.
-    wire y_valid, y_first_k, y_last_k, y_last_row, y_last_tile;
-    delay_line #(.WIDTH(5), .DELAY(ROWS + COLS - 1)) tags (
-        .clk(clk), .rst(rst), .step(step), .in({row_valid, first_k, last_k, row_last, last_tile}),
-        .out({y_valid, y_first_k, y_last_k, y_last_row, y_last_tile})
+    // That a row is there, and the last of its tile, travels beside it through the array; which tile it is, a third
+    // walk over the tiles knows.
+    wire y_valid, y_last_row, y_first_k, y_last_k, y_last_tile;
+    delay_line #(.WIDTH(2), .DELAY(ROWS + COLS - 1)) tags (
+        .clk(clk), .rst(rst), .step(step), .in({row_valid, row_last}), .out({y_valid, y_last_row})
     );
+    wire             result_active;
+    wire [DIM_W-1:0] result_m_size, result_k_size, y_lanes;
+    tile_walk #(.M_TILE(DEPTH), .N_TILE(COLS), .K_TILE(ROWS), .DIM_W(DIM_W)) result_walk (
+        .clk(clk), .rst(rst), .start(begin_run), .advance(step && y_valid && y_last_row),
+        .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(begin_run ? size_k : k),
+        .active(result_active), .m_size(result_m_size), .n_size(y_lanes), .k_size(result_k_size),
+        .first_k(y_first_k), .last_k(y_last_k), .last_tile(y_last_tile)
+    );
+    lane_mask #(.LANES(COLS), .WIDTH(ACC_W), .DIM_W(DIM_W)) mask_y (.count(y_lanes), .in(y), .out(y_masked));
+
     accumulator_bank #(.COLS(COLS), .ACC_W(ACC_W), .DEPTH(DEPTH), .FLOAT(FLOAT)) accumulators (
         .clk(clk), .rst(rst), .step(step), .valid(y_valid), .first_k(y_first_k), .last_k(y_last_k),
-        .last_row(y_last_row), .y(y), .result_valid(result_valid), .result_last(result_last), .result(result)
+        .last_row(y_last_row), .y(y_masked), .result_valid(result_valid), .result_last(result_last), .result(result)
     );
 
     assign finished = step && y_valid && y_last_row && y_last_tile;
@@ -139,4 +149,7 @@ module ws_top #(
         .idle(cycles_idle), .preload(cycles_preload), .fill(cycles_fill), .stream(cycles_stream),
         .drain(cycles_drain), .stall(cycles_stall), .total(cycles_total)
     );
+
+    wire unused;
+    assign unused = &{1'b0, result_active, result_m_size, result_k_size};
 endmodule

@@ -7,14 +7,15 @@ three in the cells, folded into tiles of *rows* x *columns*, and streams the thi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import UsageError
 
-Count = int | npt.NDArray[np.int64]
-"""One whole number, or one for each of many shapes; every formula here takes either."""
+Count = int | npt.NDArray[Any]
+"""One whole number, or an int64 for each of many shapes; every formula here takes either."""
 
 Sizes = int | npt.NDArray[np.int64] | Sequence[int]
 """A dimension as a caller may give it: an integer, an array, or a list of integers."""

@@ -75,12 +75,12 @@ def matmul(a: npt.NDArray[Any], b: npt.NDArray[Any], fold: int | None) -> npt.ND
     size = fold or k
     out = np.zeros((m, n), dtype=np.uint32)
     for row, column in np.ndindex(m, n):
-        total: int | None = None
+        total = 0
         for start in range(0, k, size):
             part = 0
             for i in range(start, start + size):
                 part = fma(int(a[row, i]), int(b[i, column]), part) if i < k else fma(0, 0, part)
-            total = part if total is None else add(total, part)
+            total = add(total, part) if start else part
         out[row, column] = total
     return out
 

@@ -16,14 +16,21 @@ PHASES = ("idle", "preload", "fill", "stream", "drain", "stall")
 """In the order of the codes on the port ``phase``."""
 
 
+class Handles:
+    """The four signals of a stream."""
+
+    def __init__(self, dut: Any, prefix: str) -> None:
+        self.valid = getattr(dut, f"{prefix}_tvalid")
+        self.data = getattr(dut, f"{prefix}_tdata")
+        self.last = getattr(dut, f"{prefix}_tlast")
+        self.ready = getattr(dut, f"{prefix}_tready")
+
+
 @dataclass(slots=True)
 class Source:
     """Gives *words* on a stream; once valid, a beat stays until it is taken."""
 
-    handle_valid: Any
-    handle_data: Any
-    handle_last: Any
-    handle_ready: Any
+    port: Handles
     words: Sequence[Word]
     duty: float
     rng: random.Random
@@ -32,7 +39,7 @@ class Source:
     starved: bool = False  # in the cycle just sampled the array could have taken a beat and there was none
 
     def sample(self) -> None:
-        ready = bool(int(self.handle_ready.value))
+        ready = bool(int(self.port.ready.value))
         self.starved = ready and not self.offered
         if self.offered and ready:
             self.taken += 1
@@ -42,19 +49,16 @@ class Source:
         if self.offered:
             return
         self.offered = self.taken < len(self.words) and (self.duty >= 1 or self.rng.random() < self.duty)
-        self.handle_valid.value = int(self.offered)
+        self.port.valid.value = int(self.offered)
         if self.offered:
-            self.handle_data.value, self.handle_last.value = self.words[self.taken]
+            self.port.data.value, self.port.last.value = self.words[self.taken]
 
 
 @dataclass(slots=True)
 class Sink:
     """Takes beats from a stream, and checks that a beat that is not taken stays as it is."""
 
-    handle_valid: Any
-    handle_data: Any
-    handle_last: Any
-    handle_ready: Any
+    port: Handles
     duty: float
     rng: random.Random
     words: list[Word] = field(default_factory=list)
@@ -63,12 +67,12 @@ class Sink:
     blocked: bool = False
 
     def sample(self) -> None:
-        valid = bool(int(self.handle_valid.value))
+        valid = bool(int(self.port.valid.value))
         assert valid or self.refused is None, "m_results: tvalid fell before the beat was taken"
         self.blocked = valid and not self.ready
         if not valid:
             return
-        word = (int(self.handle_data.value), bool(int(self.handle_last.value)))
+        word = (int(self.port.data.value), bool(int(self.port.last.value)))
         assert self.refused in (None, word), "m_results: a beat changed before it was taken"
         self.refused = None if self.ready else word
         if self.ready:
@@ -76,7 +80,7 @@ class Sink:
 
     def drive(self) -> None:
         self.ready = self.duty >= 1 or self.rng.random() < self.duty
-        self.handle_ready.value = int(self.ready)
+        self.port.ready.value = int(self.ready)
 
 
 @dataclass(slots=True)
@@ -129,12 +133,10 @@ class Bench:
         await RisingEdge(dut.clk)
 
     def source(self, port: str, words: Sequence[Word], duty: float) -> Source:
-        handles = [getattr(self.dut, f"s_{port}_t{signal}") for signal in ("valid", "data", "last", "ready")]
-        return Source(*handles, words, duty, self.rng)
+        return Source(Handles(self.dut, f"s_{port}"), words, duty, self.rng)
 
     def sink(self, duty: float) -> Sink:
-        handles = [getattr(self.dut, f"m_results_t{signal}") for signal in ("valid", "data", "last", "ready")]
-        return Sink(*handles, duty, self.rng)
+        return Sink(Handles(self.dut, "m_results"), duty, self.rng)
 
     async def run(self, gemm: Gemm, duty: Duty, beats: int) -> Run:
         """Run *gemm* until *beats* result beats have come and the top is at rest again."""
@@ -145,12 +147,13 @@ class Bench:
         ]
         sink = self.sink(duty.results)
         self._start(gemm)
-        for port in (*sources, sink):
+        ports: list[Source | Sink] = [*sources, sink]
+        for port in ports:
             port.drive()
         await RisingEdge(dut.clk)
         dut.start.value = 0
         dut.clear_counters.value = 0
-        for port in (*sources, sink):
+        for port in ports:
             port.sample()
             port.drive()
         run = await self._until_done(sources, sink, beats)
@@ -166,19 +169,20 @@ class Bench:
 
     async def _until_done(self, sources: list[Source], sink: Sink, beats: int) -> Run:
         dut = self.dut
+        ports: list[Source | Sink] = [*sources, sink]
         trace: list[str] = []
         waits = 0
         while True:
             await RisingEdge(dut.clk)
             phase = PHASES[int(dut.phase.value)]
-            for port in (*sources, sink):
+            for port in ports:
                 port.sample()
             if phase == "idle" and len(sink.words) >= beats:
                 break
             if phase != "idle":
                 trace.append(phase)
                 waits += sink.blocked or any(source.starved for source in sources)
-            for port in (*sources, sink):
+            for port in ports:
                 port.drive()
             assert len(trace) < 200_000, "never came to an end"
         assert len(sink.words) == beats, f"{len(sink.words)} result beats, wanted {beats}"

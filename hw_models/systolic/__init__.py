@@ -1,0 +1,32 @@
+"""Systolic arrays: exact cycles of our RTL and of SCALE-Sim, with the memory behind them.
+
+Closed forms over one shape or over arrays of shapes; rtl/README.md derives them, tests/rtl holds them against Verilog.
+"""
+
+from hw_models.systolic.array import Array, Convention, Dataflow, Mapping, map_gemm
+from hw_models.systolic.cores import Split, split_gemm
+from hw_models.systolic.cycles import Phases, folds, phases
+from hw_models.systolic.gemm import Run, run_gemm
+from hw_models.systolic.stepper import Phase, Step, count_phases, play
+from hw_models.systolic.traffic import Scratchpads, Words
+
+__all__ = [
+    "Array",
+    "Convention",
+    "Dataflow",
+    "Mapping",
+    "Phase",
+    "Phases",
+    "Run",
+    "Scratchpads",
+    "Split",
+    "Step",
+    "Words",
+    "count_phases",
+    "folds",
+    "map_gemm",
+    "phases",
+    "play",
+    "run_gemm",
+    "split_gemm",
+]
