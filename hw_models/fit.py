@@ -11,7 +11,7 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import exp, log
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import differential_evolution, minimize
 
 from hw_models.loader import load_chip
 from hw_models.tile import TileModel, recalibrated
@@ -31,6 +31,7 @@ from simulator.hardware import Chip
 from simulator.units import PS_PER_SECOND
 
 _US = PS_PER_SECOND // 10**6
+_POPULATION = 5  # members of a generation for each constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,16 @@ GROUPS = {
     ),
     "norm": _row_group("layernorm", "norm"),
     "rms_norm": _row_group("rmsnorm", "rms_norm"),
-    "softmax": _row_group("softmax", "softmax"),
-    "reduction": _row_group("sum", "reduction"),
-    "unaligned rows": Group(("layernorm", "rmsnorm", "softmax", "cross_entropy"), {"vector.unaligned": (1, 8)}),
+    "softmax": Group(("softmax", "cross_entropy"), _row_group("softmax", "softmax").bounds),
+    "reduction": Group(("sum",), _row_group("sum", "reduction").bounds | {"vector.reduction.span": (500, 50000)}),
+    "unaligned rows": Group(("layernorm", "rmsnorm"), {"vector.unaligned": (1, 8)}),
     "matmul": Group(
         ("gemm", "bmm"),
         {
             "matmul.launch": (1, 3.5),
             "matmul.efficiency": (0.85, 1),
             "matmul.step_cycles": (20, 600),
+            "matmul.stream": (15, 120),
             "matmul.split": (0.05, 2.5),
             "matmul.multicast": (1.5, 4),
             "matmul.store": (0.5, 1),
@@ -86,22 +88,22 @@ GROUPS = {
             "matmul.vector": (0.4, 1),
             "power.matrix.bf16": (600, 1300),
             "power.matrix.fp8": (600, 1600),
-            "power.exponent": (0.4, 1),
+            "power.exponent": (0.2, 1),
         },
     ),
-    "attention": Group(
+    "flash": Group(
         ("sdpa",),
         {
-            "attention.launch": (1, 6),
-            "attention.efficiency": (0.2, 1),
-            "attention.exponentials": (5, 60),
-            "attention.alone": (1, 2),
-            "attention.tail": (0.05, 1),
-            "attention.block_cycles": (10, 20000),
-            "attention.stream": (2, 20),
-            "attention.split_stream": (2, 60),
-            "attention.split": (0.1, 8),
-            "attention.part_cycles": (1, 2000),
+            "flash.launch": (1, 6),
+            "flash.efficiency": (0.2, 1),
+            "flash.exponentials": (5, 60),
+            "flash.alone": (1, 2),
+            "flash.tail": (0.05, 1),
+            "flash.block_cycles": (10, 20000),
+            "flash.stream": (2, 20),
+            "flash.split_stream": (2, 60),
+            "flash.split": (0.1, 8),
+            "flash.part_cycles": (1, 2000),
         },
     ),
 }
@@ -142,7 +144,7 @@ def changed(section: Any, path: str, number: float) -> Any:
 
 def fit(chip: Chip, rows: Sequence[Row], bounds: dict[str, tuple[float, float]], evaluations: int, seed: int) -> Chip:
     """*chip* with the constants of *bounds* fitted to *rows*."""
-    paths, rng = list(bounds), np.random.default_rng(seed)
+    paths = list(bounds)
     low, high = (np.log([pair[end] for pair in bounds.values()]) for end in (0, 1))
     start = chip.calibration or Calibration()
 
@@ -155,17 +157,11 @@ def fit(chip: Chip, rows: Sequence[Row], bounds: dict[str, tuple[float, float]],
     def loss(x: NDArray[np.float64]) -> float:
         return float(np.abs(errors(chip_at(x), rows)).mean())
 
-    here = np.log([max(1e-6, value(start, path)) for path in paths])
-    tries = [np.clip(here, low, high), *(low + (high - low) * rng.random((evaluations // 10, len(paths))))]
-    best = sorted(tries, key=loss)[:3]
-    found = [_descend(loss, x, evaluations // 3) for x in best]
-    return chip_at(min(found, key=loss))
-
-
-def _descend(loss: Callable[[NDArray[np.float64]], float], x: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    for _ in range(2):  # a simplex that has collapsed in a corner is started again
-        x = minimize(loss, x, method="Nelder-Mead", options={"maxfev": most // 2, "adaptive": True}).x
-    return x
+    box = list(zip(low, high, strict=True))
+    rounds = max(1, evaluations // (_POPULATION * len(paths)) - 1)
+    wide = differential_evolution(loss, box, maxiter=rounds, popsize=_POPULATION, rng=seed, init="sobol", polish=False)
+    fine = {"maxfev": max(20, evaluations // 5), "adaptive": True}
+    return chip_at(minimize(loss, wide.x, method="Nelder-Mead", options=fine).x)
 
 
 def split(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[Row]]:
@@ -206,7 +202,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("chip")
     parser.add_argument("--data", type=Path, required=True, help="kernel times, as data/h200/ops.csv")
     parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=list(GROUPS), metavar="GROUP")
-    parser.add_argument("--evaluations", type=int, default=600, help="of the model, for each group")
+    parser.add_argument("--evaluations", type=int, default=2000, help="of the model, for each group")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the search")
     parser.add_argument("--all", action="store_true", help="fit on all rows, for the constants of a chip file")
     return parser.parse_args(arguments)

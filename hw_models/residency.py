@@ -2,7 +2,8 @@
 
 A storage is still there if not more than *capacity* bytes were touched since its last use.  The distance is counted
 in bytes touched, so that a storage used twice in between counts twice: an upper bound of the stack distance, exact
-where everything in between is different.
+where everything in between is different.  A tensor is there as a whole or not at all: one that streams through a cache
+too small for it pushes its own beginning out before it is read again.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,8 @@ def hits(graph: OperatorGraph, capacity: float) -> Sequence[int]:
             storage = tensor.storage
             size = tensor.nbytes
             before = last.get(storage)
-            if before is not None:
-                room = capacity - (touched - before)
-                if room > 0:
-                    cached += size if size <= room else int(room)
+            if before is not None and touched - before + size <= capacity:
+                cached += size
         for tensor in op.inputs + op.outputs:
             touched += tensor.nbytes
         for tensor in op.inputs + op.outputs:

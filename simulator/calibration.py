@@ -28,6 +28,7 @@ class MatmulCalibration:
     launch           fixed time, in launch latencies: prologue of the pipeline and tail included.
     efficiency       part of the matrix peak that a full tile sustains at the data-sheet clock.
     step_cycles      shortest time between two steps of 128 B along K of one tile: memory latency over stages.
+    stream           bytes per cycle that one core can draw from the off-chip memory, however idle the others are.
     split            adding up the parts of a product whose K was split, in launch latencies.
     multicast        cores that share one fetch of an operand from the cache.
     store            part of the streaming bandwidth at which tiles write their results.
@@ -39,6 +40,7 @@ class MatmulCalibration:
     launch: Positive = 2.0
     efficiency: Fraction = 0.9
     step_cycles: NotNegative = 260.0
+    stream: Positive = 32.0
     split: NotNegative = 2.0
     multicast: Annotated[float, Field(ge=1)] = 2.0
     store: Fraction = 0.8
@@ -82,6 +84,7 @@ class RowCalibration:
 
     passes       times that what it reads goes through the memory path.
     latency      cycles that one block takes for a row, however short; *element_latency* more for each element.
+    span         elements of a row above which more threads work on it, so that its latency grows no further.
     in_flight    elements of the rows that a core works on at a time, to hide the latency; two rows at least.
     row_cycles   cycles of a core for each row, on top of its bytes.
     """
@@ -90,6 +93,7 @@ class RowCalibration:
     passes: Annotated[float, Field(ge=1)] = 1.5
     latency: NotNegative = 2000.0
     element_latency: NotNegative = 1.5
+    span: Positive = 1e6
     in_flight: Positive = 65536.0
     row_cycles: NotNegative = 100.0
 
@@ -101,7 +105,7 @@ class VectorCalibration:
     launch      fixed time of a pointwise or row kernel, in launch latencies.
     first_byte  cycles until data flows; hidden by the rest of the traffic where there is much.
     strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
-    unaligned   times slower where rows are no multiple of 16 B in a kernel that works along rows.
+    unaligned   times slower a norm is whose rows are no multiple of 16 B.
     """
 
     __pydantic_config__ = _CLOSED
@@ -123,12 +127,16 @@ class PowerCalibration:
     dram       the off-chip memory with its controllers.
     exponent   time grows with (power wanted / power allowed) ** exponent: 1 if energy for one operation is fixed,
                less because voltage falls with the clock.
+    window     seconds that the controller takes to enforce the cap in full; in a run that is longer only *sustained*
+               of the room between idle and the cap is left.
     """
 
     __pydantic_config__ = _CLOSED
     matrix: Mapping[DType, Positive] = field(default_factory=dict)
     dram: NotNegative = 0.0
     exponent: Fraction = 0.7
+    window: NotNegative = 0.03
+    sustained: Fraction = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +147,9 @@ class Calibration:
     cache    bandwidth of the last cache level as a multiple of the data-sheet bandwidth of the memory behind it;
              used where the description gives the level none of its own.
     resident part of the last cache level's capacity in which data survives until it is used again.
+
+    *attention* is the kernel that the framework takes by itself (cuDNN's on Hopper), *flash* the one that a program
+    asks for by name (FlashAttention 2).
     """
 
     __pydantic_config__ = _CLOSED
@@ -148,5 +159,6 @@ class Calibration:
     resident: Fraction = 0.6
     matmul: MatmulCalibration = field(default_factory=MatmulCalibration)
     attention: AttentionCalibration = field(default_factory=AttentionCalibration)
+    flash: AttentionCalibration = field(default_factory=AttentionCalibration)
     vector: VectorCalibration = field(default_factory=VectorCalibration)
     power: PowerCalibration = field(default_factory=PowerCalibration)

@@ -11,6 +11,7 @@ from math import ceil
 
 from hw_models.tile.machine import Machine
 from hw_models.tile.timing import Timing
+from simulator.calibration import AttentionCalibration
 from simulator.dims import AttentionDims
 from simulator.dtypes import DType
 
@@ -24,18 +25,22 @@ _DECODE_ROWS = 16  # queries up to which the kernel streams
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """*dims* with the type and size of an element; *nbytes* to move and *cached* of them still on the chip."""
+    """*dims* with the type and size of an element; *nbytes* to move and *cached* of them still on the chip.
+
+    named  whether the program asked for the flash kernel by its name.
+    """
 
     dims: AttentionDims
     dtype: DType
     size: float
     nbytes: int
     cached: int = 0
+    named: bool = False
 
 
 def attention(machine: Machine, work: Attention) -> Timing:
     """Time of *work* with the chip to itself."""
-    dims, cal = work.dims, machine.calibration.attention
+    dims, cal = work.dims, constants(machine, work)
     launch = cal.launch * machine.launch
     dram = float(max(0, work.nbytes - work.cached))
     memory = max(dram / machine.dram, work.nbytes / machine.cache)
@@ -48,11 +53,16 @@ def attention(machine: Machine, work: Attention) -> Timing:
     return Timing(launch + body, launch, dims.flops / 2 / rate, dram / machine.floor, dram, detail)
 
 
-def pair_ps(machine: Machine, dims: AttentionDims, dtype: DType) -> float:
+def constants(machine: Machine, work: Attention) -> AttentionCalibration:
+    """The constants of the kernel that does *work*."""
+    return machine.calibration.flash if work.named else machine.calibration.attention
+
+
+def pair_ps(machine: Machine, work: Attention) -> float:
     """Picoseconds of one core for one query-key pair: its products, then its exponential."""
-    cal, cores = machine.calibration.attention, machine.chip.cores
-    macs = machine.macs(dtype)
-    rate = (cal.efficiency * macs if macs else machine.flops(dtype) / 4) / cores
+    cal, dims, cores = constants(machine, work), work.dims, machine.chip.cores
+    macs = machine.macs(work.dtype)
+    rate = (cal.efficiency * macs if macs else machine.flops(work.dtype) / 4) / cores
     products = dims.head_dim + dims.value_dim
     if dims.backward:
         products = 3 * dims.head_dim + 2 * dims.value_dim
@@ -62,8 +72,8 @@ def pair_ps(machine: Machine, dims: AttentionDims, dtype: DType) -> float:
 
 def _blocks(machine: Machine, work: Attention) -> tuple[float, str]:
     """Time of blocks of queries over the cores, and how it comes about."""
-    dims, cal, cores = work.dims, machine.calibration.attention, machine.chip.cores
-    pair = pair_ps(machine, dims, work.dtype)
+    dims, cal, cores = work.dims, constants(machine, work), machine.chip.cores
+    pair = pair_ps(machine, work)
     over = dims.kv_len if dims.backward else dims.q_len  # the gradient kernel has a block for 128 keys
     blocks = ceil(over / _ROWS)
     count = dims.batch * dims.heads * blocks
@@ -82,7 +92,7 @@ def _blocks(machine: Machine, work: Attention) -> tuple[float, str]:
 
 def _streams(machine: Machine, work: Attention, memory: float) -> tuple[float, str]:
     """Time of streaming keys and values, split over blocks where that is faster."""
-    dims, cal = work.dims, machine.calibration.attention
+    dims, cal = work.dims, constants(machine, work)
     slots = _SLOTS * machine.chip.cores
     heads = dims.batch * dims.kv_heads * ceil(dims.q_len * dims.heads / max(1, dims.kv_heads) / 64)
     keys = min(dims.kv_len, dims.window) if dims.window else dims.kv_len

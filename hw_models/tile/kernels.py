@@ -100,7 +100,9 @@ def _sdpa(bench: Bench, shape: Shape) -> None:
     query = bench.tensor(batch, heads, q_len, dim)
     key, value = (bench.tensor(batch, kv_heads, kv_len, dim) for _ in range(2))
     output = bench.tensor(batch, heads, q_len, dim)
-    bench.add(OpKind.ATTENTION, "xpusim.attention", (query, key, value), output, dims.flops, dims)
+    bench.add(
+        OpKind.ATTENTION, "aten._scaled_dot_product_flash_attention", (query, key, value), output, dims.flops, dims
+    )
 
 
 _POINTWISE = {"copy": (1, 0), "add": (2, 1), "gelu": (1, 9), "silu": (1, 4), "mul_scalar": (1, 1)}  # inputs, FLOP

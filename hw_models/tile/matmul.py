@@ -22,7 +22,7 @@ from simulator.dtypes import DType
 
 STEP_BYTES = 128  # of K in one step of the pipeline: one row of a swizzled tile in shared memory
 _TILE_CELLS = 128 * 256  # accumulators that the registers of a core hold
-_ROWS, _COLUMNS = (64, 128, 192, 256), (32, 64, 96, 128, 160, 192, 224, 256)
+_ROWS, _COLUMNS = (64, 128, 192, 256), (64, 96, 128, 160, 192, 224, 256)
 _SPLITS = (1, 2, 3, 4, 6, 8)
 _WARPS_ROWS = 64  # of a tile that share one read of the right operand from the core's own memory
 _LANE_COLUMNS = (64, 128, 256)  # for a product on the vector lanes
@@ -73,7 +73,8 @@ def matmul(machine: Machine, work: Product) -> Timing:
     cal = machine.calibration.matmul
     traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip)
     dram = max(0.0, traffic - work.cached)
-    memory = (dram + work.written * (1 / cal.store - 1)) / machine.dram * _short(work)
+    moved = dram + work.written * (1 / cal.store - 1)
+    memory = max(moved / machine.dram * _short(work), traffic / machine.cache)
     macs = machine.macs(work.dtype)
     if not work.aligned and work.m <= _VECTOR_ROWS:
         best, detail = memory * (1 + work.m / 2), "row by row, unaligned"
@@ -107,8 +108,9 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     latency = np.maximum(cal.step_cycles * machine.cycle, read / machine.scratch if macs else 0.0)
     step = np.maximum(np.maximum(arithmetic, latency), streamed * np.minimum(tiles, cores) / machine.cache)
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
-    memory *= max(1.0, _NARROW_STREAM * slower)
-    time = np.maximum(waves * steps * step, memory) + np.where(splits > 1, parts, 0.0)
+    drawn = cal.stream / machine.cycle * np.minimum(tiles, cores)  # what the busy cores can draw
+    streams = memory * max(1.0, _NARROW_STREAM * slower) * np.maximum(1.0, machine.dram / drawn)
+    time = np.maximum(waves * steps * step, streams) + np.where(splits > 1, parts, 0.0)
     best = int(time.argmin())
     shape = f"{int(rows[best])}x{int(columns[best])} tiles, {tiles[best] / cores:.3g} waves of {cores}"
     return float(time[best]), shape + (f", split-K {int(splits[best])}" if splits[best] > 1 else "")

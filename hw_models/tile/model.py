@@ -15,6 +15,7 @@ from simulator.costs import Cost, Unit, register_model
 from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
+from simulator.units import PS_PER_SECOND
 
 _ROW_BYTES = 16  # widest load of a thread, and the granule of bulk copies
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
@@ -28,11 +29,25 @@ class TileModel:
 
     def __init__(self, chip: Chip) -> None:
         self._chip = chip
-        self._machine = machine(chip)
-        self._known: dict[tuple[Any, ...], Cost] = {}
+        self._burst, self._sustained = _Costing(machine(chip)), _Costing(machine(chip, sustained=True))
 
     def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
-        """One cost per operator of *graph*, in order."""
+        """One cost per operator of *graph*, in order; a run longer than the power controller's window is held to it."""
+        found = self._burst.costs(graph)
+        power = machine(self._chip).calibration.power
+        if not power.matrix or sum(cost.time for cost in found) <= power.window * PS_PER_SECOND:
+            return found
+        return self._sustained.costs(graph)
+
+
+class _Costing:
+    """Costs on one machine, by shape."""
+
+    def __init__(self, chip: Machine) -> None:
+        self._machine = chip
+        self._known: dict[tuple[Any, ...], Cost] = {}
+
+    def costs(self, graph: OperatorGraph) -> list[Cost]:
         known = self._known
         weights = {storage.id for storage in graph.storages if storage.role is Role.WEIGHT}
         found: list[Cost] = []
@@ -47,7 +62,7 @@ class TileModel:
 
     def _cost(self, op: Operator, cached: int, rows_apart: int) -> Cost:
         if op.kind is OpKind.COLLECTIVE:
-            return roofline_cost(self._chip, op)
+            return roofline_cost(self._machine.chip, op)
         timing = self._timing(op, cached, rows_apart)
         unit = _unit(self._machine, op)
         time, launch, compute, memory, traffic = (
@@ -64,7 +79,8 @@ class TileModel:
         if isinstance(dims, AttentionDims):
             if on_array:
                 return folded_attention(chip, dims, op.dtype, op.nbytes, cached)
-            return attention(chip, Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached))
+            named = "flash" in op.target
+            return attention(chip, Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached, named))
         return _vector(chip, op, cached)
 
 
@@ -109,7 +125,7 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     elements = max((tensor.elements for tensor in op.outputs), default=0)
     dims = op.dims if isinstance(op.dims, RowDims) else None
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
-    aligned = dims is None or dims.inner > 1 or dims.columns * op.dtype.bits // 8 % _ROW_BYTES == 0
+    aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % _ROW_BYTES == 0
     work = Stream(name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned)
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)

@@ -14,8 +14,9 @@ from simulator.dtypes import DType
 
 _SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
 _BLOCK = 2.0  # the same for one row's latency and the throughput of all
-_LEAST_ROWS, _MOST_ROWS = 2, 32  # blocks that a core works on at a time
-_ELEMENT = {"gelu": 25, "silu": 18, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
+_LEAST_ROWS, _MOST_ROWS = 2, 64  # rows that a core works on at a time
+_WARP_ROW = 1024  # elements up to which one warp does a row, and a core as many rows as it has warps
+_ELEMENT = {"gelu": 30, "silu": 21, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
             "gelu_backward": 45, "silu_backward": 28, "pow": 16, "log": 8, "sin": 20, "cos": 20}  # fmt: skip
 
 
@@ -73,8 +74,8 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     again = work.reads * (cal.passes - 1) / machine.dram
     count, length = work.dims.rows, work.dims.columns
     memory = max(dram / machine.dram, nbytes / machine.cache) + again + count * cal.row_cycles * cycle / cores
-    latency = (cal.latency + cal.element_latency * length) * cycle if length else 0.0
-    slots = max(_LEAST_ROWS, min(_MOST_ROWS, cal.in_flight / max(1, length)))
+    latency = (cal.latency + cal.element_latency * min(length, cal.span)) * cycle if length else 0.0
+    slots = max(_LEAST_ROWS, min(_MOST_ROWS, cal.in_flight / max(1, length))) if length > _WARP_ROW else _MOST_ROWS
     busy = count * latency / (cores * slots)
     floor = work.flops / machine.flops(work.dtype)
     body = together(latency, slower * max(memory, busy), _BLOCK)
