@@ -132,7 +132,7 @@ def _configuration(auto: Any, model_type: str, settings: dict[str, Any]) -> Any:
         if not path:
             nested[home] = value
             continue
-        inner = nested.setdefault(home, getattr(default, home).to_dict())
+        inner = nested.setdefault(home, {"model_type": getattr(default, home).model_type})
         inner[".".join(path)] = value
     try:
         return auto.AutoConfig.for_model(model_type, **nested)

@@ -29,6 +29,8 @@ META = torch.device("meta")
 _ALLOCATES_ONLY = frozenset(
     f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 )
+_INDEXES = ("aten.index", "aten._unsafe_index")
+_MASKS = (torch.bool, torch.uint8)
 _OVERWRITES = frozenset(
     f"aten.{name}_"
     for name in (
@@ -130,12 +132,27 @@ class Recorder(TorchDispatchMode):
 
     def _from_values(self, func: Any, facts: _Facts, args: Any, kwargs: Any) -> Any:
         """Run an operator whose output's shape depends on values, if the values are known."""
+        if facts.target in _INDEXES and (places := self._places(args[1])) is not None:
+            return func(args[0], places)
         values = self.shadows.run(func, args, kwargs)
         if values is None:
             raise DataDependentError(f"makes a tensor whose shape depends on values ({facts.target})")
         many = isinstance(values, tuple | list)
         made = [torch.empty_like(each, device=META) for each in (values if many else [values])]
         return tuple(made) if many else made[0]
+
+    def _places(self, indices: Any) -> list[Any] | None:
+        """Return *indices* with every mask as the positions that it picks; None if one of them depends on data."""
+        places: list[Any] = []
+        for index in indices:
+            if index is None or index.dtype not in _MASKS:
+                places.append(index)
+                continue
+            mask = self.shadows.of(index)
+            if mask is None:
+                return None
+            places += [self.constant(each.contiguous()) for each in mask.nonzero(as_tuple=True)]
+        return places
 
     def _check_positions(self, table: torch.Tensor, indices: torch.Tensor) -> None:
         values = self.shadows.of(indices)
@@ -208,8 +225,8 @@ class Recorder(TorchDispatchMode):
 
 def _needs_values(target: str, args: Any, kwargs: Any) -> bool:
     """Whether this call's output shape does depend on values: indexing does only with a mask."""
-    if target in ("aten.index", "aten._unsafe_index"):
-        return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
+    if target in _INDEXES:
+        return any(each.dtype in _MASKS for each in _tensors(args[1]))
     return kwargs.get("output_size") is None
 
 

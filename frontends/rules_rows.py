@@ -10,7 +10,7 @@ from math import prod
 
 import torch
 
-from frontends.rules import Call, Work, rule
+from frontends.rules import Call, Work, bytes_of, rule
 from simulator.dims import RowDims
 from simulator.graph import OpKind
 
@@ -113,7 +113,8 @@ def nll_loss_backward(call: Call) -> Work:
 _REDUCTIONS = {
     "sum": 1, "mean": 1, "amax": 1, "amin": 1, "aminmax": 2, "argmax": 1, "argmin": 1, "any": 0, "all": 0, "prod": 1,
     "logsumexp": 4, "norm": 2, "linalg_vector_norm": 2, "var": 4, "std": 4, "var_mean": 4, "std_mean": 4,
-    "nansum": 1, "_is_all_true": 0, "_is_any_true": 0, "count_nonzero": 0, "median": 1, "mode": 1, "nanmedian": 1, "kthvalue": 1,
+    "nansum": 1, "_is_all_true": 0, "_is_any_true": 0, "count_nonzero": 0, "median": 1, "mode": 1,
+    "nanmedian": 1, "kthvalue": 1,
 }  # fmt: skip
 
 
@@ -175,9 +176,15 @@ def pooling_backward(call: Call) -> Work:
     return Work(OpKind.POINTWISE, call.elements)
 
 
+@rule("aten.nonzero", "aten.masked_select", "aten.unique_consecutive", "aten._unique2", "aten.unique_dim")
+def selection_by_value(call: Call) -> Work:
+    """Counts first and copies then: two passes over the input."""
+    return Work(OpKind.REDUCTION, reads=2 * bytes_of(call.inputs))
+
+
 @rule("aten.linalg_solve_triangular", "aten.triangular_solve")
 def triangular_solve(call: Call) -> Work:
-    """n^2 FLOPs for each right-hand side; the columns of one depend on each other, so that no matrix unit takes them."""
+    """n^2 FLOPs for each right-hand side; its elements depend on each other: no work for a matrix unit."""
     right = max(call.inputs, key=lambda tensor: tensor.dim())
     size = call.outputs[0].shape[-2]
     return Work(OpKind.REDUCTION, call.elements * size, dims=_rows(right, [-2]))

@@ -63,12 +63,13 @@ class Scopes:
     def where(self) -> tuple[str, Phase]:
         """Module path and phase of the operator that runs now.
 
-        Inside the backward pass gradients are off, except where activation checkpointing runs the forward again.
+        Inside the backward pass gradients are off and no module runs, except where activation checkpointing runs the
+        forward again.
         """
         node = torch._C._current_autograd_node()
         if node is None:
             return self._stack[-1], Phase.FORWARD
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or len(self._stack) > 1:
             return self._stack[-1], Phase.RECOMPUTE
         number = node._sequence_nr()
         if number >= _NO_SEQUENCE:
