@@ -58,12 +58,12 @@ def test_one_wave_of_tiles_by_hand() -> None:
 
 
 def test_a_last_wave_with_one_tile_takes_as_long_as_a_full_one() -> None:
-    # 133 products of one tile each, with memory to spare: a tile is 128 x 256 x 8192 / 2048 = 131072 cycles; the 133rd
-    # waits for a second wave, which smaller tiles make less bad
-    chip = more(plain(H200), bandwidth=100)
-    full, late = (cost(chip, "bmm", {"B": batch, "M": 128, "N": 256, "K": 8192}) for batch in (132, 133))
-    assert full.time == pytest.approx(131072 / 1.83e9 * 1e12, rel=1e-6)
-    assert 1.2 * full.time < late.time <= 2 * full.time
+    # 133 products of one smallest tile and one step of K each, with bandwidth to spare: 64 x 64 x 64 / 2048 = 128 cycles
+    # a tile, and the 133rd waits for a second wave
+    chip = more(plain(H200), bandwidth=1000)
+    full, late = (cost(chip, "bmm", {"B": batch, "M": 64, "N": 64, "K": 64}) for batch in (132, 133))
+    assert full.time == pytest.approx(128 / 1.83e9 * 1e12, rel=1e-4)
+    assert late.time == pytest.approx(2 * full.time, rel=1e-4)
 
 
 def test_power_stretches_a_product_by_the_root_of_what_is_wanted() -> None:
