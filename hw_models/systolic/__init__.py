@@ -7,7 +7,7 @@ from hw_models.systolic.array import Array, Convention, Dataflow, Mapping, map_g
 from hw_models.systolic.cores import Split, split_gemm
 from hw_models.systolic.cycles import Phases, folds, phases
 from hw_models.systolic.gemm import Run, run_gemm
-from hw_models.systolic.stepper import Phase, Step, count_phases, play
+from hw_models.systolic.stepper import Phase, Place, Step, count_phases, play
 from hw_models.systolic.traffic import Scratchpads, Words
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Mapping",
     "Phase",
     "Phases",
+    "Place",
     "Run",
     "Scratchpads",
     "Split",

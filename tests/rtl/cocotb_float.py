@@ -4,9 +4,10 @@ import os
 import random
 from typing import Any
 
-import bf16_reference
 import cocotb
 from cocotb.triggers import Timer
+
+from tests.rtl import bf16_reference
 
 COUNT = int(os.environ.get("RTL_CASES", "1"))
 SEED = int(os.environ.get("RTL_SEED", "1"))

@@ -11,17 +11,17 @@ from typing import Any
 
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
-from rtl_bench import PHASES, Bench, Duty
-from rtl_cases import Gemm, Top, extreme_gemms, gemm_of_shape, random_gemm, result_words
 
-from hw_models.systolic.array import Array
+from hw_models.systolic.array import Array, Dataflow
 from hw_models.systolic.cycles import phases
 from hw_models.systolic.stepper import play
+from tests.rtl.rtl_bench import PHASES, Bench, Duty
+from tests.rtl.rtl_cases import Gemm, Top, extreme_gemms, gemm_of_shape, random_gemm, result_words
 
 TOP = Top(**json.loads(os.environ.get("RTL_TOP", '{"dataflow": "ws", "rows": 2, "columns": 2}')))
 SEED = int(os.environ.get("RTL_SEED", "1"))
 CASES = int(os.environ.get("RTL_CASES", "1"))
-MODEL = Array(TOP.rows, TOP.columns, TOP.dataflow, depth=TOP.depth if TOP.dataflow == "ws" else None)
+MODEL = Array(TOP.rows, TOP.columns, Dataflow(TOP.dataflow), depth=TOP.depth if TOP.dataflow == "ws" else None)
 
 
 async def check(bench: Bench, gemm: Gemm, duty: Duty) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
-from rtl_cases import Gemm, Top, Word, activation_words, weight_words
+
+from tests.rtl.rtl_cases import Gemm, Top, Word, activation_words, weight_words
 
 PHASES = ("idle", "preload", "fill", "stream", "drain", "stall")
 """In the order of the codes on the port ``phase``."""

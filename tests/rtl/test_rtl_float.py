@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-import bf16_reference
 import numpy as np
 import pytest
-from rtl_runner import build
+
+from tests.rtl import bf16_reference
+from tests.rtl.rtl_runner import build
 
 SEED = 16
 
@@ -15,7 +16,7 @@ SEED = 16
 def test_float_units_are_exact_to_the_bit(module: str, tmp_path: Path) -> None:
     simulation = build("icarus", module, {}, tmp_path / "sim")
     environment = {"RTL_MODULE": module, "RTL_SEED": str(SEED), "RTL_CASES": "6000"}
-    assert simulation.run("cocotb_float", environment) == (2, 0)
+    assert simulation.run("tests.rtl.cocotb_float", environment) == (2, 0)
 
 
 def test_the_reference_adds_as_the_processor_does() -> None:

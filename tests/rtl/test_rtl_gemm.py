@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from rtl_cases import Top
-from rtl_runner import build, run_gemms
+
+from tests.rtl.rtl_cases import Top
+from tests.rtl.rtl_runner import build, run_gemms
 
 pytestmark = pytest.mark.rtl
 
