@@ -4,6 +4,7 @@
 import inspect
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -42,7 +43,8 @@ def load_hf(model_type: str, config: Mapping[str, Any] | None = None, *, attenti
     except Exception as error:
         raise UsageError(f"transformers cannot build {model_type!r} as configured: {one_line(error)}") from error
     own: Any = module.config
-    own.pad_token_id = None  # transformers looks for padding among the ids, only to warn
+    with suppress(Exception):  # some configurations insist on it
+        own.pad_token_id = None  # transformers looks for padding among the ids, only to warn
     return module
 
 

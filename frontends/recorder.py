@@ -21,8 +21,9 @@ from frontends.ledger import Ledger
 from frontends.rules import Call, Work, bytes_of, floating_type, work_of
 from frontends.scopes import Scopes
 from frontends.shadows import Shadows
+from simulator.dtypes import DType
 from simulator.errors import TraceError
-from simulator.graph import Operator, OpKind, Role
+from simulator.graph import MATRIX_KINDS, Operator, OpKind, Role
 
 META = torch.device("meta")
 
@@ -69,10 +70,12 @@ class Recorder(TorchDispatchMode):
     """A dispatch mode that runs each operator on meta tensors and writes it into the books.
 
     new_call  set by whoever sees the program's calls into the framework: the next operator opens a new one.
+    tf32      matrix products of float32 run in tf32, as with ``torch.set_float32_matmul_precision("high")``.
     """
 
-    def __init__(self, ledger: Ledger, scopes: Scopes, shadows: Shadows) -> None:
+    def __init__(self, ledger: Ledger, scopes: Scopes, shadows: Shadows, *, tf32: bool = False) -> None:
         super().__init__()
+        self._tf32 = tf32
         self.ledger = ledger
         self.shadows = shadows
         self.new_call = False
@@ -201,12 +204,17 @@ class Recorder(TorchDispatchMode):
                 reads=bytes_of(call.inputs) if work.reads is None else work.reads,
                 writes=bytes_of(call.outputs) if work.writes is None else work.writes,
                 deps=ledger.dependencies(inputs, outputs),
-                dtype=dtype_of(work.dtype or floating_type(call)),
+                dtype=self._rate(work, call),
                 dims=work.dims,
                 dispatches=max(1, self._pending),
             )
         )
         self._pending = 0
+
+    def _rate(self, work: Work, call: Call) -> DType:
+        """The type whose peak rate bounds the arithmetic."""
+        dtype = dtype_of(work.dtype or floating_type(call))
+        return DType.TF32 if self._tf32 and dtype is DType.FP32 and work.kind in MATRIX_KINDS else dtype
 
     def _work(self, call: Call) -> Work:
         try:

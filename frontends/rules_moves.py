@@ -53,7 +53,17 @@ def embedding(call: Call) -> Work:
     return Work(OpKind.MOVE, reads=work.reads, dims=RowDims(indices.numel(), table.shape[-1]), dtype=table.dtype)
 
 
-@rule("aten.embedding_dense_backward")
+@rule("aten._embedding_bag", "aten._embedding_bag_forward_only")
+def embedding_bag(call: Call) -> Work:
+    """Reads the rows that are looked up and adds those of a bag."""
+    table, indices, offsets = call.args[:3]
+    size = indices.numel() * table.shape[-1]
+    reads = size * table.element_size() + touched(indices) + touched(offsets)
+    dims = RowDims(indices.numel(), table.shape[-1])
+    return Work(OpKind.MOVE, size, reads, dims=dims, dtype=table.dtype)
+
+
+@rule("aten.embedding_dense_backward", "aten._embedding_bag_backward", "aten._embedding_bag_dense_backward")
 def embedding_backward(call: Call) -> Work:
     """Fills a gradient as large as the table and adds every row of the incoming gradient to one of its rows."""
     gradient, indices = call.args[:2]

@@ -33,7 +33,8 @@ _ALSO = (
     "prelu", "_prelu_kernel", "_prelu_kernel_backward", "rrelu_with_noise", "smooth_l1_loss_backward",
     "huber_loss_backward", "clamp_min", "clamp_max", "fmod", "remainder", "_conj_physical", "float_power", "frac",
     "nextafter", "masked_scatter", "__and__", "__or__", "__xor__", "lerp", "addcmul", "addcdiv", "_fused_dropout",
-    "_masked_scale", "bucketize", "searchsorted", "floor_divide",
+    "_masked_scale", "bucketize", "searchsorted", "floor_divide", "hardswish", "upsample_nearest1d_backward",
+    "upsample_nearest2d_backward", "upsample_bilinear2d_backward",
 )  # fmt: skip
 
 

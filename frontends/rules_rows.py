@@ -114,7 +114,8 @@ _REDUCTIONS = {
     "sum": 1, "mean": 1, "amax": 1, "amin": 1, "aminmax": 2, "argmax": 1, "argmin": 1, "any": 0, "all": 0, "prod": 1,
     "logsumexp": 4, "norm": 2, "linalg_vector_norm": 2, "var": 4, "std": 4, "var_mean": 4, "std_mean": 4,
     "nansum": 1, "_is_all_true": 0, "_is_any_true": 0, "count_nonzero": 0, "median": 1, "mode": 1,
-    "nanmedian": 1, "kthvalue": 1,
+    "nanmedian": 1, "kthvalue": 1, "mse_loss": 3, "binary_cross_entropy_with_logits": 8, "binary_cross_entropy": 6,
+    "smooth_l1_loss": 4, "huber_loss": 4,
 }  # fmt: skip
 
 
@@ -174,6 +175,21 @@ def pooling(call: Call) -> Work:
 )  # fmt: skip
 def pooling_backward(call: Call) -> Work:
     return Work(OpKind.POINTWISE, call.elements)
+
+
+@rule("aten._fft_r2c", "aten._fft_c2c", "aten._fft_c2r")
+def fourier(call: Call) -> Work:
+    """5 n log2(n) FLOPs for a transform of n points."""
+    dims = _rows(call.args[0], call.args[1])
+    points = max(call.args[0].numel(), call.elements)
+    return Work(OpKind.REDUCTION, 5 * points * max(1, dims.columns.bit_length() - 1), dims=dims)
+
+
+@rule("aten._cdist_forward", "aten._cdist_backward")
+def distances(call: Call) -> Work:
+    """Difference, square and sum for each pair of rows and each column."""
+    columns = call.inputs[-1].shape[-1]
+    return Work(OpKind.REDUCTION, 3 * call.elements * columns)
 
 
 @rule("aten.nonzero", "aten.masked_select", "aten.unique_consecutive", "aten._unique2", "aten.unique_dim")

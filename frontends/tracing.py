@@ -35,7 +35,8 @@ def trace(
     """Return the operators of one inference call ``module(*args, **kwargs)``: no gradients, evaluation mode.
 
     The module and the tensors may live on the meta device or hold real values; only shapes count, and the user's own
-    objects are left as they were.  *dtype* casts floating-point parameters, buffers and inputs first.
+    objects are left as they were.  *dtype* casts floating-point parameters, buffers and inputs first; ``"tf32"`` casts
+    to float32 and lets matrix products run in tf32.
 
     Raises TraceError with the user's line if the program fails or its control flow depends on data, UsageError for a
     dtype that a cast cannot reach.
@@ -100,6 +101,7 @@ class _Session:
         training: bool,
     ) -> None:
         _check_arguments(module, args, kwargs)
+        module = _uncompiled(module)
         cast = cast_type(dtype)
         self._module, self._training = module, training
         self._shadows = Shadows()
@@ -107,7 +109,7 @@ class _Session:
         self._stand_ins = StandIns(module, cast, self._ledger, self._shadows)
         self._args, self._kwargs = arguments(tuple(args), dict(kwargs or {}), cast, self._ledger)
         self._scopes = Scopes(module)
-        self._recorder = Recorder(self._ledger, self._scopes, self._shadows)
+        self._recorder = Recorder(self._ledger, self._scopes, self._shadows, tf32=dtype == DType.TF32)
         if workload is None:
             self._ledger.graph.workload = self._guess()
 
@@ -179,6 +181,12 @@ class _Session:
     def close(self, output: Any) -> OperatorGraph:
         """Return the graph; what the program returns outlives the run."""
         return self._ledger.close(list(tensors_in(output)))
+
+
+def _uncompiled(module: nn.Module) -> nn.Module:
+    """Return the module that ``torch.compile`` wraps: the operators are the same, how they are fused is not ours."""
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else module
 
 
 def _check_arguments(module: Any, args: Any, kwargs: Any) -> None:

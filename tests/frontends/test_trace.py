@@ -165,6 +165,19 @@ def test_dtype_leaves_integers_alone() -> None:
     assert (graph.workload.batch, graph.workload.tokens) == (2, 32)
 
 
+def test_tf32_is_float32_in_memory_and_tf32_in_matrix_products() -> None:
+    graph = trace(Mlp(), (X,), dtype="tf32")
+    assert [op.dtype for op in graph] == ["tf32", "fp32", "tf32"]
+    assert {tensor.dtype for op in graph for tensor in op.inputs} == {DType.FP32}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when it loads its compiler
+def test_a_compiled_module_is_traced_as_if_it_were_not() -> None:
+    module = torch.compile(Mlp())
+    assert isinstance(module, nn.Module)
+    assert [op.target for op in trace(module, (X,))] == ["aten.addmm", "aten.silu", "aten.mm"]
+
+
 def test_a_rule_for_an_operator_of_the_user() -> None:
     # A custom kernel needs a shape function (register_fake) to be traced, and a rule to be costed.
     @torch.library.custom_op("xpusim_test::scaled_add", mutates_args=())
@@ -200,7 +213,26 @@ def test_a_rule_for_an_operator_of_the_user() -> None:
     )
 
 
-def test_layers_of_other_kinds_are_covered() -> None:
+LAYERS: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
+    "lstm": (nn.LSTM(8, 16, batch_first=True), (X[None],)),
+    "encoder": (nn.TransformerEncoderLayer(8, 2, batch_first=True), (X[None],)),
+    "embedding bag": (nn.EmbeddingBag(10, 4), (torch.zeros(4, 8, dtype=torch.int64),)),
+    "activations": (nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.ELU(), nn.Mish(), nn.Hardswish(), nn.Tanh()), (X,)),
+    "images": (
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)),
+        (torch.ones(2, 3, 16, 16),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_torch_are_covered_both_ways(name: str) -> None:
+    module, args = LAYERS[name]
+    assert trace(module, args).uncovered == {}
+    assert trace_training_step(module, args).uncovered == {}
+
+
+def test_operators_of_other_kinds_are_covered() -> None:
     def program(x: Tensor) -> Tensor:
         x = F.group_norm(F.conv2d(x, torch.ones(8, 4, 3, 3), padding=1), 4)
         x = F.max_pool2d(F.batch_norm(x, torch.zeros(8), torch.ones(8)), 2)
