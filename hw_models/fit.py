@@ -59,6 +59,22 @@ def _row_group(op: str, section: str) -> Group:
     return Group((op,), {f"vector.{section}.{name}": pair for name, pair in ranges.items()})
 
 
+def _attention_group(op: str, section: str) -> Group:
+    ranges = {
+        "launch": (1, 6),
+        "efficiency": (0.2, 1),
+        "exponentials": (5, 60),
+        "alone": (1, 2),
+        "tail": (0.05, 1),
+        "block_cycles": (10, 20000),
+        "stream": (2, 30),
+        "split_stream": (2, 30),
+        "split": (0.1, 8),
+        "part_cycles": (1, 1000),
+    }
+    return Group((op,), {f"{section}.{name}": pair for name, pair in ranges.items()})
+
+
 GROUPS = {
     "vector": Group(
         ("copy", "add", "mul_scalar", "cast_fp32", "embedding", "transpose", "gelu", "silu"),
@@ -81,6 +97,7 @@ GROUPS = {
             "matmul.efficiency": (0.85, 1),
             "matmul.step_cycles": (20, 600),
             "matmul.stream": (15, 120),
+            "matmul.overlap": (1.2, 12),
             "matmul.split": (0.05, 2.5),
             "matmul.multicast": (1.5, 4),
             "matmul.store": (0.5, 1),
@@ -91,32 +108,20 @@ GROUPS = {
             "power.exponent": (0.2, 1),
         },
     ),
-    "flash": Group(
-        ("sdpa",),
-        {
-            "flash.launch": (1, 6),
-            "flash.efficiency": (0.2, 1),
-            "flash.exponentials": (5, 60),
-            "flash.alone": (1, 2),
-            "flash.tail": (0.05, 1),
-            "flash.block_cycles": (10, 20000),
-            "flash.stream": (2, 20),
-            "flash.split_stream": (2, 60),
-            "flash.split": (0.1, 8),
-            "flash.part_cycles": (1, 2000),
-        },
-    ),
+    "flash": _attention_group("sdpa", "flash"),
+    "attention": _attention_group("attention", "attention"),
 }
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of *path* that some group can use; a row of an unknown operator is left out."""
+def read_rows(path: Path, op: str | None = None) -> list[Row]:
+    """The rows of *path* that some group can use, all taken for *op* if it is given; unknown operators are left out."""
     rows = []
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
-            graph = kernel_graph(line["op"], DType(line["dtype"]), json.loads(line["shape"]))
+            name = op or line["op"]
+            graph = kernel_graph(name, DType(line["dtype"]), json.loads(line["shape"]))
             if graph is not None and len(graph):
-                rows.append(Row(line["op"], line["dtype"], line["shape"], graph, float(line["us"])))
+                rows.append(Row(name, line["dtype"], line["shape"], graph, float(line["us"])))
     return rows
 
 
@@ -201,6 +206,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hw_models.fit", description="fit a chip's calibration")
     parser.add_argument("chip")
     parser.add_argument("--data", type=Path, required=True, help="kernel times, as data/h200/ops.csv")
+    parser.add_argument("--attention", type=Path, help="sdpa rows of the kernel that the framework takes by itself")
     parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=list(GROUPS), metavar="GROUP")
     parser.add_argument("--evaluations", type=int, default=2000, help="of the model, for each group")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the search")
@@ -212,12 +218,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fit, print the errors on both halves and the section of the chip file."""
     args = _arguments(arguments)
     chip = load_chip(args.chip)
-    rows = read_rows(args.data)
+    rows = read_rows(args.data) + (read_rows(args.attention, "attention") if args.attention else [])
     train, test = (rows, []) if args.all else split(rows, args.seed)
     for name in args.groups:
         group = GROUPS[name]
         mine = [row for row in train if row.op in group.ops]
         others = [row for row in test if row.op in group.ops]
+        if not mine:
+            continue
         chip = fit(chip, mine, group.bounds, args.evaluations, args.seed)
         _say(_errors(name, chip, mine, others))
     _say(_errors("all", chip, train, test))

@@ -29,6 +29,7 @@ class MatmulCalibration:
     efficiency       part of the matrix peak that a full tile sustains at the data-sheet clock.
     step_cycles      shortest time between two steps of 128 B along K of one tile: memory latency over stages.
     stream           bytes per cycle that one core can draw from the off-chip memory, however idle the others are.
+    overlap          how well arithmetic hides traffic: (arithmetic ** overlap + traffic ** overlap) ** (1 / overlap).
     split            adding up the parts of a product whose K was split, in launch latencies.
     multicast        cores that share one fetch of an operand from the cache.
     store            part of the streaming bandwidth at which tiles write their results.
@@ -41,6 +42,7 @@ class MatmulCalibration:
     efficiency: Fraction = 0.9
     step_cycles: NotNegative = 260.0
     stream: Positive = 32.0
+    overlap: Annotated[float, Field(ge=1)] = 4.0
     split: NotNegative = 2.0
     multicast: Annotated[float, Field(ge=1)] = 2.0
     store: Fraction = 0.8
@@ -105,6 +107,7 @@ class VectorCalibration:
     launch      fixed time of a pointwise or row kernel, in launch latencies.
     first_byte  cycles until data flows; hidden by the rest of the traffic where there is much.
     strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
+    addressed   elements per cycle and core of a kernel that works out each one's address (broadcast, permuted).
     unaligned   times slower a norm is whose rows are no multiple of 16 B.
     """
 
@@ -112,6 +115,7 @@ class VectorCalibration:
     launch: Positive = 0.8
     first_byte: NotNegative = 900.0
     strided: Fraction = 0.14
+    addressed: Positive = 1.0
     unaligned: Positive = 2.0
     norm: RowCalibration = field(default_factory=RowCalibration)
     rms_norm: RowCalibration = field(default_factory=RowCalibration)
@@ -127,16 +131,12 @@ class PowerCalibration:
     dram       the off-chip memory with its controllers.
     exponent   time grows with (power wanted / power allowed) ** exponent: 1 if energy for one operation is fixed,
                less because voltage falls with the clock.
-    window     seconds that the controller takes to enforce the cap in full; in a run that is longer only *sustained*
-               of the room between idle and the cap is left.
     """
 
     __pydantic_config__ = _CLOSED
     matrix: Mapping[DType, Positive] = field(default_factory=dict)
     dram: NotNegative = 0.0
     exponent: Fraction = 0.7
-    window: NotNegative = 0.03
-    sustained: Fraction = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

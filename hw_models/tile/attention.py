@@ -97,11 +97,13 @@ def _streams(machine: Machine, work: Attention, memory: float) -> tuple[float, s
     heads = dims.batch * dims.kv_heads * ceil(dims.q_len * dims.heads / max(1, dims.kv_heads) / 64)
     keys = min(dims.kv_len, dims.window) if dims.window else dims.kv_len
     key_bytes = (dims.head_dim + dims.value_dim) * work.size
-    whole = ceil(heads / slots) * keys * key_bytes / cal.stream * machine.cycle
+    waves = ceil(heads / slots)  # the fixed cycles of the first one are part of the launch
+    whole = (waves * keys * key_bytes / cal.stream + (waves - 1) * cal.block_cycles) * machine.cycle
     best, parts = max(whole, memory), 1
     most = 1 if heads >= _FILLED * slots else min(_MAX_PARTS, ceil(keys / _KEYS))
     for count in range(2, most + 1):
-        stream = ceil(heads * count / slots) * ceil(keys / count / _KEYS) * _KEYS * key_bytes / cal.split_stream
+        part = ceil(keys / count / _KEYS) * _KEYS * key_bytes / cal.split_stream
+        stream = ceil(heads * count / slots) * part
         added = cal.split * machine.launch + count * cal.part_cycles * machine.cycle
         if (time := max(stream * machine.cycle, memory) + added) < best:
             best, parts = time, count

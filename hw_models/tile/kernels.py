@@ -93,6 +93,17 @@ def _product(bench: Bench, dims: MatmulDims) -> None:
 
 @_kernel("sdpa")
 def _sdpa(bench: Bench, shape: Shape) -> None:
+    """The flash kernel, asked for by its name."""
+    _attention(bench, shape, "aten._scaled_dot_product_flash_attention")
+
+
+@_kernel("attention")
+def _default_attention(bench: Bench, shape: Shape) -> None:
+    """The kernel that the framework takes by itself."""
+    _attention(bench, shape, "xpusim.attention")
+
+
+def _attention(bench: Bench, shape: Shape, target: str) -> None:
     batch, heads, kv_heads, dim = shape["B"], shape["H"], shape["Hkv"], shape["D"]
     q_len, kv_len = shape["Sq"], shape["Skv"]
     causal = bool(shape["causal"]) and q_len > 1
@@ -100,9 +111,7 @@ def _sdpa(bench: Bench, shape: Shape) -> None:
     query = bench.tensor(batch, heads, q_len, dim)
     key, value = (bench.tensor(batch, kv_heads, kv_len, dim) for _ in range(2))
     output = bench.tensor(batch, heads, q_len, dim)
-    bench.add(
-        OpKind.ATTENTION, "aten._scaled_dot_product_flash_attention", (query, key, value), output, dims.flops, dims
-    )
+    bench.add(OpKind.ATTENTION, target, (query, key, value), output, dims.flops, dims)
 
 
 _POINTWISE = {"copy": (1, 0), "add": (2, 1), "gelu": (1, 9), "silu": (1, 4), "mul_scalar": (1, 1)}  # inputs, FLOP

@@ -16,12 +16,21 @@ _EXACT = Calibration(
     source="an XPU that nobody has measured: its data sheet taken at its word",
     dram=1.0,
     matmul=MatmulCalibration(
-        launch=1.0, efficiency=1.0, step_cycles=0.0, stream=1e9, split=0.0, store=1.0, unaligned=1.0, vector=1.0
+        launch=1.0,
+        efficiency=1.0,
+        step_cycles=0.0,
+        stream=1e9,
+        overlap=1e3,
+        split=0.0,
+        store=1.0,
+        unaligned=1.0,
+        vector=1.0,
     ),
     vector=VectorCalibration(
         launch=1.0,
         first_byte=0.0,
         strided=1.0,
+        addressed=1e9,
         unaligned=1.0,
         norm=_PLAIN_ROWS,
         rms_norm=_PLAIN_ROWS,
@@ -41,12 +50,10 @@ class Machine:
     floor        bytes per picosecond of the data sheet: nothing off-chip is ever faster.
     on_chip      bytes of all on-chip levels together; *resident* those in which data survives between operators.
     headroom     watts between idle and the cap; 0 if the chip has no cap.
-    sustained    whether it has worked for longer than its power controller lets it exceed the cap.
     """
 
     chip: Chip
     calibration: Calibration
-    sustained: bool = False
     cycle: float = field(init=False)
     launch: float = field(init=False)
     dram: float = field(init=False)
@@ -70,8 +77,7 @@ class Machine:
         put(self, "resident", cal.resident * _cache_capacity(chip))
         power = chip.power
         idle = 0 if power is None else power.idle if power.idle is not None else power.cap // 6
-        left = cal.power.sustained if self.sustained else 1.0
-        put(self, "headroom", left * (power.cap - idle) if power is not None else 0.0)
+        put(self, "headroom", float(power.cap - idle) if power is not None else 0.0)
 
     def macs(self, dtype: DType) -> float | None:
         """Multiply-adds per picosecond of all matrix units; None if they have no mode for *dtype*."""
@@ -97,10 +103,10 @@ class Machine:
         return float(time * wanted**self.calibration.power.exponent) if wanted > 1 else time
 
 
-def machine(chip: Chip, sustained: bool = False) -> Machine:
+def machine(chip: Chip) -> Machine:
     """The machine of *chip*: its own calibration, or the defaults for its way of executing."""
     default = _EXACT if chip.execution is Execution.UNITS else Calibration()
-    return Machine(chip, chip.calibration or default, sustained)
+    return Machine(chip, chip.calibration or default)
 
 
 def recalibrated(chip: Chip, calibration: Calibration) -> Chip:

@@ -1,7 +1,7 @@
 """Matrix products on cores with tensor units: waves of tiles, the best of a few tile shapes and splits of K.
 
     tile   steps x max(arithmetic of a step, latency of a step, bytes of a step / share of the cache bandwidth)
-    time   launch + max(waves x tile, bytes / bandwidth) + adding up the parts, if K was split
+    time   launch + the longer of waves x tile and bytes / bandwidth + adding up the parts, if K was split
            and longer by (power wanted / power allowed) ** exponent where the cap holds the clock down
 
 A step is 128 bytes of K; its operands also have to be read from the core's own memory.  Waves are whole: a last wave
@@ -110,7 +110,10 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
     drawn = cal.stream / machine.cycle * np.minimum(tiles, cores)  # what the busy cores can draw
     streams = memory * max(1.0, _NARROW_STREAM * slower) * np.maximum(1.0, machine.dram / drawn)
-    time = np.maximum(waves * steps * step, streams) + np.where(splits > 1, parts, 0.0)
+    body, beside = waves * steps * step, np.maximum(streams, 1e-9)
+    longer = np.maximum(body, beside)
+    time = longer * (1 + (np.minimum(body, beside) / longer) ** cal.overlap) ** (1 / cal.overlap)
+    time += np.where(splits > 1, parts, 0.0)
     best = int(time.argmin())
     shape = f"{int(rows[best])}x{int(columns[best])} tiles, {tiles[best] / cores:.3g} waves of {cores}"
     return float(time[best]), shape + (f", split-K {int(splits[best])}" if splits[best] > 1 else "")

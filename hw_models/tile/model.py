@@ -15,7 +15,6 @@ from simulator.costs import Cost, Unit, register_model
 from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
-from simulator.units import PS_PER_SECOND
 
 _ROW_BYTES = 16  # widest load of a thread, and the granule of bulk copies
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
@@ -28,26 +27,11 @@ class TileModel:
     ideal = False
 
     def __init__(self, chip: Chip) -> None:
-        self._chip = chip
-        self._burst, self._sustained = _Costing(machine(chip)), _Costing(machine(chip, sustained=True))
-
-    def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
-        """One cost per operator of *graph*, in order; a run longer than the power controller's window is held to it."""
-        found = self._burst.costs(graph)
-        power = machine(self._chip).calibration.power
-        if not power.matrix or sum(cost.time for cost in found) <= power.window * PS_PER_SECOND:
-            return found
-        return self._sustained.costs(graph)
-
-
-class _Costing:
-    """Costs on one machine, by shape."""
-
-    def __init__(self, chip: Machine) -> None:
-        self._machine = chip
+        self._machine = machine(chip)
         self._known: dict[tuple[Any, ...], Cost] = {}
 
-    def costs(self, graph: OperatorGraph) -> list[Cost]:
+    def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
+        """One cost per operator of *graph*, in order."""
         known = self._known
         weights = {storage.id for storage in graph.storages if storage.role is Role.WEIGHT}
         found: list[Cost] = []
@@ -126,7 +110,9 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     dims = op.dims if isinstance(op.dims, RowDims) else None
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
     aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % _ROW_BYTES == 0
-    work = Stream(name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned)
+    work = Stream(
+        name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned, _addressed(op, name)
+    )
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)
     cal = chip.calibration.vector
@@ -137,3 +123,20 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     if "softmax" in name:
         return rows(chip, work, cal.softmax)
     return rows(chip, work, cal.reduction)
+
+
+def _addressed(op: Operator, name: str) -> bool:
+    """Whether a kernel has to work out the address of each element: as far as shapes tell.
+
+    Operands of different sizes are broadcast; a copy that the program had to make (``clone``) rearranges; pieces of
+    heads that are joined along the last axis (rotary embeddings) are views of a permuted tensor.
+    """
+    if op.kind is OpKind.POINTWISE:
+        sizes = {tensor.elements for tensor in op.inputs if tensor.elements > 1}
+        return len(sizes) > 1
+    if op.kind is not OpKind.MOVE or op.dims is not None or not op.outputs:
+        return False
+    if name == "cat":
+        shape = op.outputs[0].shape
+        return len(shape) > 3 and any(tensor.shape[-1:] != shape[-1:] for tensor in op.inputs)
+    return name == "clone"

@@ -28,6 +28,7 @@ class Stream:
     elements  of its largest output; *dims* of its rows, if it works along rows.
     strided   whether neighbours in the output are no neighbours in the input.
     aligned   whether rows are multiples of 16 bytes.
+    addressed whether operands are broadcast or permuted, so that each element's address is worked out.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Stream:
     dims: RowDims | None = None
     strided: bool = False
     aligned: bool = True
+    addressed: bool = False
 
 
 def pointwise(machine: Machine, work: Stream) -> Timing:
@@ -51,9 +53,11 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     share = cal.strided if work.strided else 1.0
     memory = max(dram / machine.dram, nbytes / machine.cache) / share
     compute = operations(work) / machine.flops(DType.FP32)
+    if work.addressed:
+        compute = max(compute, work.elements / cal.addressed * machine.cycle / machine.chip.cores)
     body = together(together(compute, memory, _SHARP), cal.first_byte * machine.cycle, _BLOCK)
     floor = work.flops / machine.flops(work.dtype)
-    detail = "strided copy" if work.strided else ""
+    detail = "strided copy" if work.strided else "address by element" if work.addressed else ""
     return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
 
 
