@@ -138,8 +138,9 @@ def owner_of(array: AnyArray) -> AnyArray:
 
 def touched(array: AnyArray) -> int:
     """Elements of memory that reading all of *array* touches: a repeated axis (stride 0) counts once."""
-    real = prod(size for size, stride in zip(array.shape, array.strides, strict=True) if stride)
-    return min(real, int(owner_of(array).size))
+    real: int = prod(size for size, stride in zip(array.shape, array.strides, strict=True) if stride)
+    there: int = owner_of(array).size
+    return min(real, there)
 
 
 class Recording:
