@@ -54,9 +54,21 @@ class Group:
 
 
 def _row_group(op: str, section: str) -> Group:
-    ranges = {"passes": (1, 4), "latency": (200, 12000), "element_latency": (0.05, 5),
-              "in_flight": (4000, 400000), "row_cycles": (1, 1000)}  # fmt: skip
+    ranges = {
+        "passes": (1, 4),
+        "latency": (500, 8000),
+        "element_latency": (0.05, 3.5),
+        "cycles": (0.02, 1),
+        "row_cycles": (80, 300),
+    }
     return Group((op,), {f"vector.{section}.{name}": pair for name, pair in ranges.items()})
+
+
+_SOFTMAX = _row_group("softmax", "softmax").bounds | {
+    "vector.softmax.element_latency": (0.3, 0.5),  # otherwise hidden by the throughput of many rows
+    "vector.softmax.row_cycles": (10, 300),
+    "vector.softmax.held_cycles": (0.3, 1.5),
+}
 
 
 def _attention_group(op: str, section: str) -> Group:
@@ -87,8 +99,8 @@ GROUPS = {
     ),
     "norm": _row_group("layernorm", "norm"),
     "rms_norm": _row_group("rmsnorm", "rms_norm"),
-    "softmax": Group(("softmax", "cross_entropy"), _row_group("softmax", "softmax").bounds),
-    "reduction": Group(("sum",), _row_group("sum", "reduction").bounds | {"vector.reduction.span": (500, 50000)}),
+    "softmax": Group(("softmax", "cross_entropy"), _SOFTMAX),
+    "reduction": Group(("sum",), _row_group("sum", "reduction").bounds | {"vector.reduction.span": (4000, 12000)}),
     "unaligned rows": Group(("layernorm", "rmsnorm"), {"vector.unaligned": (1, 8)}),
     "matmul": Group(
         ("gemm", "bmm"),

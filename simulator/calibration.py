@@ -33,7 +33,8 @@ class MatmulCalibration:
     split            adding up the parts of a product whose K was split, in launch latencies.
     multicast        cores that share one fetch of an operand from the cache.
     store            part of the streaming bandwidth at which tiles write their results.
-    unaligned        times slower where a row is no multiple of 16 B, so that no wide or bulk copy can be used.
+    unaligned        times slower where rows are multiples of 2 B only, not of 16 B, so that no wide or bulk copy can be
+                     used; its power of 1/3 or 2/3 for multiples of 8 and 4 B.
     vector           part of the vector peak that a product reaches for which the matrix units have no mode.
     """
 
@@ -86,9 +87,10 @@ class RowCalibration:
 
     passes       times that what it reads goes through the memory path.
     latency      cycles that one block takes for a row, however short; *element_latency* more for each element.
-    span         elements of a row above which more threads work on it, so that its latency grows no further.
-    in_flight    elements of the rows that a core works on at a time, to hide the latency; two rows at least.
-    row_cycles   cycles of a core for each row, on top of its bytes.
+    span         elements of a row above which 32 times as many threads work on it.
+    cycles       cycles of a core for each element, with many rows; *row_cycles* more for each row.
+    held         elements up to which a block keeps its row in registers: it is read once, but so few blocks fit on a
+                 core that an element takes *held_cycles*.
     """
 
     __pydantic_config__ = _CLOSED
@@ -96,8 +98,10 @@ class RowCalibration:
     latency: NotNegative = 2000.0
     element_latency: NotNegative = 1.5
     span: Positive = 1e6
-    in_flight: Positive = 65536.0
-    row_cycles: NotNegative = 100.0
+    cycles: NotNegative = 0.2
+    row_cycles: NotNegative = 150.0
+    held: NotNegative = 0.0
+    held_cycles: NotNegative = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

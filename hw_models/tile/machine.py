@@ -11,7 +11,7 @@ from simulator.dtypes import DType
 from simulator.hardware import Chip, Execution
 from simulator.units import PS_PER_SECOND
 
-_PLAIN_ROWS = RowCalibration(passes=1.0, latency=0.0, element_latency=0.0, row_cycles=0.0)
+_PLAIN_ROWS = RowCalibration(passes=1.0, latency=0.0, element_latency=0.0, cycles=0.0, row_cycles=0.0)
 _EXACT = Calibration(
     source="an XPU that nobody has measured: its data sheet taken at its word",
     dram=1.0,

@@ -11,6 +11,7 @@ with few tiles takes as long as a full one.
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from hw_models.tile.timing import Timing
 from hw_models.tile.traffic import matmul_traffic
 from simulator.dtypes import DType
 
+WIDEST = 16  # bytes of the widest load of a thread, and the granule of bulk copies
 STEP_BYTES = 128  # of K in one step of the pipeline: one row of a swizzled tile in shared memory
 _TILE_CELLS = 128 * 256  # accumulators that the registers of a core hold
 _ROWS, _COLUMNS = (64, 128, 192, 256), (64, 96, 128, 160, 192, 224, 256)
@@ -36,7 +38,7 @@ class Product:
     """*batch* products [m, k] x [k, n].
 
     size, out_size  bytes of one element of the operands and of the result.
-    aligned         whether every row that is read or written is a multiple of 16 bytes.
+    width           bytes that one load can take: the largest power of 2 up to 16 that divides every row.
     cached          bytes of the operands that are still on the chip.
     """
 
@@ -47,7 +49,7 @@ class Product:
     dtype: DType
     size: float
     out_size: float
-    aligned: bool = True
+    width: int = 16
     cached: int = 0
 
     @property
@@ -76,8 +78,8 @@ def matmul(machine: Machine, work: Product) -> Timing:
     moved = dram + work.written * (1 / cal.store - 1)
     memory = max(moved / machine.dram * _short(work), traffic / machine.cache)
     macs = machine.macs(work.dtype)
-    if not work.aligned and work.m <= _VECTOR_ROWS:
-        best, detail = memory * (1 + work.m / 2), "row by row, unaligned"
+    if work.width < WIDEST and work.m <= _VECTOR_ROWS:
+        best, detail = memory * (1 + work.m / work.width), "row by row, unaligned"
     else:
         best, detail = _waves(machine, work, memory, macs)
     launch = cal.launch * machine.launch
@@ -97,7 +99,7 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     cal, cores = machine.calibration.matmul, machine.chip.cores
     rows, columns, splits = _candidates(_COLUMNS if macs else _LANE_COLUMNS)
     rate = cal.efficiency * macs if macs else cal.vector * machine.flops(work.dtype) / 2
-    slower = 1.0 if work.aligned else cal.unaligned
+    slower = cal.unaligned ** (log2(WIDEST / work.width) / 3)
     depth = STEP_BYTES / work.size
     steps = np.ceil(work.k / splits / depth)
     tiles = work.batch * np.ceil(work.m / rows) * np.ceil(work.n / columns) * splits

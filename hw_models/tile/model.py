@@ -1,6 +1,7 @@
 """The ``tile`` fidelity: operators become waves of tiles, blocks, streams or folds, with caches between them."""
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 from hw_models.residency import hits
@@ -8,7 +9,7 @@ from hw_models.roofline import roofline_cost
 from hw_models.tile.attention import Attention, attention
 from hw_models.tile.folds import folded, folded_attention
 from hw_models.tile.machine import Machine, machine
-from hw_models.tile.matmul import Product, matmul
+from hw_models.tile.matmul import WIDEST, Product, matmul
 from hw_models.tile.rows import Stream, pointwise, rows
 from hw_models.tile.timing import Timing
 from simulator.costs import Cost, Unit, register_model
@@ -16,7 +17,6 @@ from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
 
-_ROW_BYTES = 16  # widest load of a thread, and the granule of bulk copies
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
 
 
@@ -92,8 +92,8 @@ def _product(op: Operator, dims: MatmulDims | ConvolutionDims, cached: int, rows
         m, batch = -(-m // dims.groups), dims.groups
     contiguous = {0: (dims.n, dims.k), 1: (dims.m, dims.n)}[rows_apart]
     one = 1 in (dims.m, dims.n) and batch > 1  # vector kernels, which need no wide rows
-    aligned = one or all(extent * size % _ROW_BYTES == 0 for extent in contiguous)
-    return Product(m, dims.n, dims.k, batch, op.dtype, size, out, aligned, cached)
+    width = WIDEST if one else gcd(WIDEST, *(int(extent * size) for extent in contiguous))
+    return Product(m, dims.n, dims.k, batch, op.dtype, size, out, width, cached)
 
 
 def _contiguous_rows(op: Operator, weights: set[int]) -> int:
@@ -109,7 +109,7 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     elements = max((tensor.elements for tensor in op.outputs), default=0)
     dims = op.dims if isinstance(op.dims, RowDims) else None
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
-    aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % _ROW_BYTES == 0
+    aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % WIDEST == 0
     work = Stream(
         name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned, _addressed(op, name)
     )

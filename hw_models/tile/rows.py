@@ -14,8 +14,8 @@ from simulator.dtypes import DType
 
 _SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
 _BLOCK = 2.0  # the same for one row's latency and the throughput of all
-_LEAST_ROWS, _MOST_ROWS = 2, 64  # rows that a core works on at a time
-_WARP_ROW = 1024  # elements up to which one warp does a row, and a core as many rows as it has warps
+_WARP_ROW = 1024  # elements up to which one warp does a row, with no exchange between warps
+_WIDER = 32  # times more threads for a long row
 _ELEMENT = {"gelu": 30, "silu": 21, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
             "gelu_backward": 45, "silu_backward": 28, "pow": 16, "log": 8, "sin": 20, "cos": 20}  # fmt: skip
 
@@ -75,13 +75,20 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     nbytes = work.reads + work.writes
     dram = float(max(0, nbytes - work.cached))
     slower = 1.0 if work.aligned else machine.calibration.vector.unaligned
-    again = work.reads * (cal.passes - 1) / machine.dram
     count, length = work.dims.rows, work.dims.columns
-    memory = max(dram / machine.dram, nbytes / machine.cache) + again + count * cal.row_cycles * cycle / cores
-    latency = (cal.latency + cal.element_latency * min(length, cal.span)) * cycle if length else 0.0
-    slots = max(_LEAST_ROWS, min(_MOST_ROWS, cal.in_flight / max(1, length))) if length > _WARP_ROW else _MOST_ROWS
-    busy = count * latency / (cores * slots)
+    kept = length <= max(_WARP_ROW, cal.held)  # in registers, of a warp or of a block
+    again = 0.0 if kept else work.reads * (cal.passes - 1) / machine.dram
+    each = cal.held_cycles if kept and length > _WARP_ROW else cal.cycles
+    memory = max(dram / machine.dram, nbytes / machine.cache) + again
+    busy = count * (cal.row_cycles + each * length) * cycle / cores
+    latency = _row_latency(cal, length) * cycle
     floor = work.flops / machine.flops(work.dtype)
-    body = together(latency, slower * max(memory, busy), _BLOCK)
+    body = together(latency, slower * together(memory, busy, _BLOCK), _BLOCK)
     detail = f"{count} rows of {length}, {count / cores:.3g} a core"
     return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
+
+
+def _row_latency(cal: RowCalibration, length: int) -> float:
+    """Cycles from the start of one row to its end, with the core to itself."""
+    each = cal.element_latency * (length if length <= cal.span else length / _WIDER)
+    return cal.latency * min(1.0, length / _WARP_ROW) + each
