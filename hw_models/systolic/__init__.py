@@ -3,6 +3,7 @@
 Closed forms over one shape or over arrays of shapes; rtl/README.md derives them, tests/rtl holds them against Verilog.
 """
 
+from hw_models.systolic.area import Area, array_area, cell_area
 from hw_models.systolic.array import Array, Convention, Dataflow, Mapping, map_gemm
 from hw_models.systolic.cores import Split, split_gemm
 from hw_models.systolic.cycles import Phases, folds, phases
@@ -11,6 +12,7 @@ from hw_models.systolic.stepper import Phase, Place, Step, count_phases, play
 from hw_models.systolic.traffic import Scratchpads, Words
 
 __all__ = [
+    "Area",
     "Array",
     "Convention",
     "Dataflow",
@@ -23,6 +25,8 @@ __all__ = [
     "Split",
     "Step",
     "Words",
+    "array_area",
+    "cell_area",
     "count_phases",
     "folds",
     "map_gemm",

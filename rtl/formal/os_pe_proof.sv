@@ -23,7 +23,7 @@ module os_pe_proof (
     wire valid = mark[2], first = mark[1], last = mark[0];
     reg past_valid = 1'b0;
     reg signed [31:0] sum;
-    wire signed [31:0] grown = (first ? 32'sd0 : sum) + a * w;
+    wire signed [31:0] grown = (first ? 32'sd0 : held) + a * w;
     always @(posedge clk) begin
         past_valid <= 1'b1;
         if (!past_valid) assume (rst);

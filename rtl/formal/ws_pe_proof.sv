@@ -22,21 +22,22 @@ module ws_pe_proof (
 
     reg past_valid = 1'b0;
     reg signed [7:0] chain, weight;  // what the shadow holds, and what the current tile multiplies with
-    wire signed [7:0] in_use = first ? chain : weight;
+    // The cell's own registers, equal to those two by the first two assertions: the solver then compares like products.
+    wire signed [7:0] in_use = first ? w_out : active;
+    wire signed [31:0] grown = p + a * in_use;
     always @(posedge clk) begin
         past_valid <= 1'b1;
         if (!past_valid) assume (rst);
         if (rst) {chain, weight} <= 16'b0;
         else if (step) begin
-            weight <= in_use;
+            if (first) weight <= chain;
             if (load) chain <= w;
         end
 
-        if (past_valid) assert (active == weight);
+        if (past_valid) assert (active == weight && w_out == chain);
         if (past_valid && !rst && !$past(rst)) begin
-            assert (w_out == chain);
             if ($past(step)) begin
-                assert (p_out == $past(p) + $past(a) * $past(in_use));
+                assert (p_out == $past(grown));
                 assert (a_out == $past(a) && first_out == $past(first) && load_out == $past(load));
             end else
                 assert (p_out == $past(p_out) && a_out == $past(a_out) && w_out == $past(w_out));

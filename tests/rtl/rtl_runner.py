@@ -104,7 +104,7 @@ def build(
     parameters: Mapping[str, int],
     folder: Path,
     sources: Sequence[Path] = SOURCES,
-    waves: bool = False,
+    arguments: Sequence[str] = (),
 ) -> Simulation:
     """Elaborate *module*; a warning of the compiler is an error."""
     tool("iverilog" if simulator == "icarus" else "verilator")
@@ -115,9 +115,8 @@ def build(
             hdl_toplevel=module,
             parameters=dict(parameters),
             build_dir=folder,
-            build_args=["-g2005-sv", "-Wall"] if simulator == "icarus" else ["-Wall", "-O3"],
+            build_args=[*(["-g2005-sv", "-Wall"] if simulator == "icarus" else ["-Wall", "-O3"]), *arguments],
             timescale=("1ns", "1ps"),
-            waves=waves,
             log_file=folder.with_suffix(".build.log"),
         )
     return Simulation(runner, module, folder)

@@ -43,18 +43,20 @@ def test_the_proof_holds(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"),
+    ("name", "file", "right", "wrong"),
     [
-        ("skid_buffer", "if (!full) kept <= s_data;", "kept <= s_data;"),
-        ("skid_buffer", "full <= m_valid && !m_ready;", "full <= s_valid && !m_ready;"),
-        ("ws_pe", "active    <= weight;", "active    <= shadow;"),
-        ("os_pe", "if (valid) held <= sum;", "held <= sum;"),
-        ("skew", "REVERSE != 0 ? LANES - 1 - i : i", "REVERSE != 0 ? LANES - 1 - i : i / 2"),
+        ("skid_buffer", "skid_buffer.v", "if (!full) kept <= s_data;", "kept <= s_data;"),
+        ("skid_buffer", "skid_buffer.v", "full <= m_valid && !m_ready;", "full <= s_valid && !m_ready;"),
+        ("ws_pe", "ws_pe.v", "active    <= weight;", "active    <= shadow;"),
+        ("os_pe", "os_pe.v", "if (valid) held <= sum;", "held <= sum;"),
+        ("skew", "skew.v", "REVERSE != 0 ? LANES - 1 - i : i", "REVERSE != 0 ? LANES - 1 - i : i / 2"),
+        ("ws_pe", "mac_int.v", "y = p + {{", "y = p - {{"),
+        ("handshake", "skid_buffer.v", "if (!full) kept <= s_data;", "kept <= s_data;"),
     ],
 )
-def test_the_proof_fails_on_wrong_hardware(name: str, right: str, wrong: str, tmp_path: Path) -> None:
+def test_the_proof_fails_on_wrong_hardware(name: str, file: str, right: str, wrong: str, tmp_path: Path) -> None:
     shutil.copytree(RTL, tmp_path / "rtl")
-    source = tmp_path / "rtl" / f"{name}.v"
+    source = tmp_path / "rtl" / file
     text = source.read_text()
     assert text.count(right) == 1
     source.write_text(text.replace(right, wrong))
