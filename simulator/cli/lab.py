@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # What each lab is about, and the function ``answer(chip)`` that answers it; imported when it is asked for.
 LABS = {
     "1": ("autograd: what forward, backward and update cost", "workloads.autograd.lab:answer"),
+    "2": ("tokenizer: what the size of a vocabulary costs", "workloads.tokenizer.lab:answer"),
     "3": ("transformers: multiply-adds and bytes of a token", "workloads.gpt.lab:answer"),
     "5": ("roofline: the ceiling of decode", "workloads.roofline.lab:answer"),
 }
