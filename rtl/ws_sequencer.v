@@ -6,6 +6,7 @@ module ws_sequencer #(
     parameter ROWS   = 4,
     parameter COLS   = 4,
     parameter M_TILE = 64,
+    parameter HIDE   = 1,   // 0: load a tile only when the one before has entered completely, for comparison
     parameter DIM_W  = 16
 ) (
     input  wire             clk,
@@ -41,7 +42,8 @@ module ws_sequencer #(
     wire [DIM_W-1:0] load_rows;
     reg  [DIM_W-1:0] load_index;
     reg              shadow_full;
-    assign load_open     = load_active && (!shadow_full || (row_valid && row_first));
+    assign load_open     = load_active && (HIDE != 0 ? !shadow_full || (row_valid && row_first)
+                                                     : !shadow_full && row_first);
     assign load_zero     = load_index + load_rows < ROW_COUNT;
     assign load_event    = step && load_open && (load_zero || weights_valid);
     assign load_end      = load_event && load_index == ROW_COUNT - ONE;

@@ -4,6 +4,7 @@
 //   activations  one word a row of A, top row first, ROWS lanes of k, tlast on the tile's last word;
 //   results      one word a row of C, COLS lanes, tlast on the last row of the block.
 // Lanes beyond the edge of a matrix are ignored on the way in and zero on the way out.
+// HIDE = 1 loads the next tile's weights while the current tile streams; HIDE = 0 does one after the other.
 module ws_top #(
     parameter ROWS    = 4,
     parameter COLS    = 4,
@@ -11,6 +12,7 @@ module ws_top #(
     parameter ACC_W   = 32,
     parameter FLOAT   = 0,
     parameter DEPTH   = 64,
+    parameter HIDE    = 1,
     parameter DIM_W   = 16,
     parameter COUNT_W = 32
 ) (
@@ -77,7 +79,7 @@ module ws_top #(
     wire [ROWS-1:0]  load;
     wire [DIM_W-1:0] w_lanes, a_lanes;
     wire w_end, load_zero, loading, row_valid, row_first, row_last, lost, gap;
-    ws_sequencer #(.ROWS(ROWS), .COLS(COLS), .M_TILE(DEPTH), .DIM_W(DIM_W)) sequencer (
+    ws_sequencer #(.ROWS(ROWS), .COLS(COLS), .M_TILE(DEPTH), .HIDE(HIDE), .DIM_W(DIM_W)) sequencer (
         .clk(clk), .rst(rst), .start(begin_run), .step(step),
         .m(begin_run ? size_m : m), .n(begin_run ? size_n : n), .k(begin_run ? size_k : k),
         .weights_valid(w_valid), .weights_ready(w_ready), .weights_last(w_end), .weights_columns(w_lanes),

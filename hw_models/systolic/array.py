@@ -47,6 +47,7 @@ class Array:
     rows, columns   cells; a row vector of *rows* activations enters a cycle, *columns* results leave.
     depth           rows of results that the accumulators behind a weight-stationary array hold; a taller GEMM runs
                     in blocks of that height.  None: as tall as needed.  Only with the convention ``rtl``.
+    hides_preload   whether a tile's weights load while the tile before streams; SCALE-Sim's convention never does.
     """
 
     rows: int
@@ -54,6 +55,7 @@ class Array:
     dataflow: Dataflow = Dataflow.WEIGHT
     convention: Convention = Convention.RTL
     depth: int | None = None
+    hides_preload: bool = True
 
     def __post_init__(self) -> None:
         faults = [
@@ -71,6 +73,8 @@ class Array:
         ]
         if self.depth is not None and (self.convention, self.dataflow) in _WITHOUT_DEPTH:
             faults.append(f"depth is {self.depth}, but {self.convention} {self.dataflow} has no accumulators")
+        if not self.hides_preload and (self.convention, self.dataflow) in _WITHOUT_DEPTH:
+            faults.append(f"hides_preload is False, which is no choice of {self.convention} {self.dataflow}")
         if faults:
             raise UsageError("; ".join(faults))
         object.__setattr__(self, "dataflow", Dataflow(self.dataflow))

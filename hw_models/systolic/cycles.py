@@ -71,8 +71,9 @@ def _rtl_weight_stationary(array: Array, mapping: Mapping) -> Phases:
     last = rest + (rest == 0) * height
     exposed = count * (blocks * positive(array.rows - height) + (rest > 0) * positive(array.rows - rest))
     exposed = exposed - positive(array.rows - last)  # nothing is loaded behind the last tile
+    loads = count * (blocks + (rest > 0))
     return Phases(
-        preload=array.rows + exposed,
+        preload=array.rows + exposed if array.hides_preload else array.rows * loads,
         fill=array.rows - 1 + 0 * count,
         stream=count * mapping.time,
         drain=array.columns + 0 * count,

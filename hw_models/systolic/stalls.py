@@ -182,5 +182,7 @@ def _fold_cycles(array: Array, mapping: Mapping, rows: Count) -> Count:
     if array.convention is Convention.SCALESIM:
         ends = array.rows + array.columns - 2 + (0 if array.dataflow is Dataflow.OUTPUT else array.rows)
         return mapping.time + ends
+    if not array.hides_preload:
+        return mapping.time + array.rows
     least = rows if array.dataflow is Dataflow.OUTPUT else array.rows
     return mapping.time + positive(least - mapping.time)

@@ -77,7 +77,8 @@ def _weight_stationary(array: Array, heights: list[int]) -> Iterator[Step]:
     waiting: Place | None = row
     while last_entry is None or cycle < last_entry + array.rows + array.columns:
         entered = waiting if waiting is not None and waiting[0] <= in_shadow else None
-        loaded = load if load is not None and (load[0] == 0 or _is_streaming(load[0] - 1, entered, waiting)) else None
+        free = load is not None and (load[0] == 0 or _may_load(array, load[0] - 1, entered, waiting))
+        loaded = load if free else None
         if entered is not None:
             at_bottom[cycle + array.rows - 1] = entered
             waiting = next(rows, None)
@@ -94,8 +95,13 @@ def _weight_stationary(array: Array, heights: list[int]) -> Iterator[Step]:
         cycle += 1
 
 
-def _is_streaming(tile: int, entered: Place | None, waiting: Place | None) -> bool:
-    """Return whether *tile* has switched to its weights, so that the shadow registers are free again."""
+def _may_load(array: Array, tile: int, entered: Place | None, waiting: Place | None) -> bool:
+    """Return whether *tile* has switched to its weights, so that the shadow registers are free again.
+
+    Without hiding: whether all of *tile* has entered in an earlier cycle.
+    """
+    if not array.hides_preload:
+        return entered is None and waiting is not None and waiting[0] > tile
     if entered is not None:
         return entered[0] >= tile
     return waiting is None or waiting[0] > tile or (waiting[0] == tile and waiting[1] > 0)

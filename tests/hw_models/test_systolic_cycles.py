@@ -18,7 +18,8 @@ SIZE = st.integers(1, 14)
 def arrays() -> st.SearchStrategy[Array]:
     """Arrays of the RTL, small enough to play."""
     side = st.integers(1, 6)
-    with_depth = st.builds(Array, side, side, st.sampled_from([WS, IS]), depth=st.none() | st.integers(1, 9))
+    depth, hides = st.none() | st.integers(1, 9), st.booleans()
+    with_depth = st.builds(Array, side, side, st.sampled_from([WS, IS]), depth=depth, hides_preload=hides)
     return with_depth | st.builds(Array, side, side, st.just(OS))
 
 
@@ -39,6 +40,12 @@ def test_a_tall_gemm_runs_in_blocks_of_the_accumulators() -> None:
     # 10 rows in blocks of 4, 4, 2 with 2 tiles each.  A tile of 4 hides all of a load, a tile of 2 leaves 2 of 4
     # open, but only once, for nothing loads behind the last tile: 4 + 2.
     assert phases(Array(4, 4, depth=4), m=10, n=4, k=8) == Phases(preload=6, fill=3, stream=20, drain=4)
+
+
+def test_without_hiding_each_tile_loads_before_it_streams() -> None:
+    # 2 tiles of 10 rows, 4 weight rows before each.
+    array = Array(4, 4, hides_preload=False)
+    assert phases(array, m=10, n=4, k=8) == Phases(preload=8, fill=3, stream=20, drain=4)
 
 
 def test_one_tile_of_the_output_stationary_rtl() -> None:
@@ -147,6 +154,7 @@ def test_no_array_beats_its_cells(array: Array, m: int, n: int, k: int) -> None:
         ),
         (lambda: Array(4, 4, OS, depth=8), "depth is 8, but rtl os has no accumulators"),
         (lambda: Array(4, 4, WS, SCALESIM, 8), "depth is 8, but scalesim ws has no accumulators"),
+        (lambda: Array(4, 4, OS, hides_preload=False), "hides_preload is False, which is no choice of rtl os"),
         (lambda: phases(Array(4, 4), 0, 1, 1), "m is 0, wanted at least 1"),
         (lambda: phases(Array(4, 4), 1, [3, -2], 1), "n has an element of -2, wanted at least 1"),
         (lambda: phases(Array(4, 4), 1, 1, np.array([1.5])), "k has elements of float64, wanted integers"),

@@ -21,7 +21,13 @@ from tests.rtl.rtl_cases import Gemm, Top, extreme_gemms, gemm_of_shape, random_
 TOP = Top(**json.loads(os.environ.get("RTL_TOP", '{"dataflow": "ws", "rows": 2, "columns": 2}')))
 SEED = int(os.environ.get("RTL_SEED", "1"))
 CASES = int(os.environ.get("RTL_CASES", "1"))
-MODEL = Array(TOP.rows, TOP.columns, Dataflow(TOP.dataflow), depth=TOP.depth if TOP.dataflow == "ws" else None)
+MODEL = Array(
+    TOP.rows,
+    TOP.columns,
+    Dataflow(TOP.dataflow),
+    depth=TOP.depth if TOP.dataflow == "ws" else None,
+    hides_preload=TOP.hides_preload,
+)
 
 
 async def check(bench: Bench, gemm: Gemm, duty: Duty) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Top:
     columns: int
     depth: int = 8
     is_float: bool = False
+    hides_preload: bool = True
 
     @property
     def module(self) -> str:
@@ -35,7 +36,7 @@ class Top:
         """Verilog parameters of the module."""
         shared = {"ROWS": self.rows, "COLS": self.columns, "FLOAT": int(self.is_float)}
         shared["DATA_W"] = 16 if self.is_float else 8
-        return shared | ({"DEPTH": self.depth} if self.dataflow == "ws" else {})
+        return shared | ({"DEPTH": self.depth, "HIDE": int(self.hides_preload)} if self.dataflow == "ws" else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,18 @@ pytestmark = pytest.mark.rtl
 
 SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (8, 8), (16, 16), (1, 4), (4, 1), (3, 5), (5, 2), (4, 8), (8, 3)]
 TOPS = [Top(dataflow, rows, columns) for dataflow in ("ws", "os") for rows, columns in SHAPES]
+UNHIDDEN_TOPS = [Top("ws", rows, columns, hides_preload=False) for rows, columns in ((4, 4), (3, 5))]
 FLOAT_TOPS = [Top("ws", 4, 3, is_float=True), Top("os", 2, 3, is_float=True)]
 CROSS_CHECKED = [Top("ws", 4, 4), Top("os", 3, 5)]
 SEED = 20_260_701
 
 
 def name(top: Top) -> str:
-    return f"{top.dataflow}-{top.rows}x{top.columns}{'-bf16' if top.is_float else ''}"
+    kind = "-bf16" if top.is_float else "" if top.hides_preload else "-unhidden"
+    return f"{top.dataflow}-{top.rows}x{top.columns}{kind}"
 
 
-@pytest.mark.parametrize("top", TOPS + FLOAT_TOPS, ids=name)
+@pytest.mark.parametrize("top", TOPS + UNHIDDEN_TOPS + FLOAT_TOPS, ids=name)
 def test_icarus_agrees_with_the_model(top: Top, tmp_path: Path) -> None:
     judge("icarus", top, tmp_path, cases=8 if top.is_float else 14)
 
