@@ -3,9 +3,19 @@
 See the README of this folder for how tracing works and how to add a rule.
 """
 
-from frontends.factory import load_factory
+from frontends.factory import building, load_factory
 from frontends.hf import hf_arguments, load_hf
 from frontends.rules import Call, Work, rule
 from frontends.tracing import trace, trace_training_step
 
-__all__ = ["Call", "Work", "hf_arguments", "load_factory", "load_hf", "rule", "trace", "trace_training_step"]
+__all__ = [
+    "Call",
+    "Work",
+    "building",
+    "hf_arguments",
+    "load_factory",
+    "load_hf",
+    "rule",
+    "trace",
+    "trace_training_step",
+]

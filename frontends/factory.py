@@ -45,7 +45,11 @@ def load_factory(
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Make every tensor on the meta device and keep the values of constants, so that code may read them."""
+    """Make every tensor on the meta device, faster than torch does, and keep the values of constants.
+
+    Code inside may read those (``[rate.item() for rate in torch.linspace(0, 1, depth)]``); random initialisation takes
+    no time, where a plain ``torch.device("meta")`` loads torch's compiler for it.
+    """
     shadows = Shadows()
     ledger = Ledger(Workload("construction"), shadows.forget)
     recorder = Recorder(ledger, Scopes(nn.Module()), shadows)

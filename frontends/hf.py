@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from frontends.blame import one_line
+from frontends.factory import building
 from frontends.inputs import rebuilt, stand_in
 from frontends.tracing import run
 from simulator.errors import TraceError, UsageError, nearest
@@ -37,7 +38,7 @@ def load_hf(model_type: str, config: Mapping[str, Any] | None = None, *, attenti
     builder = auto.AutoModelForCausalLM if model_type in causal else auto.AutoModel
     made = _configuration(auto, model_type, settings)
     try:
-        with torch.device("meta"):
+        with building():
             extra = {} if attention is None else {"attn_implementation": attention}
             module: nn.Module = builder.from_config(made, **extra).eval()
     except Exception as error:

@@ -21,6 +21,7 @@ from frontends.ledger import Ledger
 from frontends.rules import Call, Work, bytes_of, floating_type, work_of
 from frontends.scopes import Scopes
 from frontends.shadows import Shadows
+from frontends.shapes import SHAPES
 from simulator.dtypes import DType
 from simulator.errors import TraceError
 from simulator.graph import MATRIX_KINDS, Operator, OpKind, Role
@@ -32,13 +33,11 @@ _ALLOCATES_ONLY = frozenset(
 )
 _INDEXES = ("aten.index", "aten._unsafe_index")
 _MASKS = (torch.bool, torch.uint8)
-_OVERWRITES = frozenset(
+_RANDOMISES = frozenset(
     f"aten.{name}_"
-    for name in (
-        "copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "cauchy", "geometric",
-        "log_normal",
-    )
-)  # fmt: skip
+    for name in ("normal", "uniform", "bernoulli", "random", "exponential", "cauchy", "geometric", "log_normal")
+)  # on meta they do nothing, for which torch loads its compiler: seconds
+_OVERWRITES = _RANDOMISES | {"aten.copy_", "aten.fill_", "aten.zero_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,11 @@ class Recorder(TorchDispatchMode):
         self._known: dict[Any, _Facts] = {}
         self._constants = WeakTensorKeyDictionary()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to guard this class against its compiler: that would load it, which takes seconds."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():  # shape functions in Python are no calls of the program
             return self._dispatch(func, args, kwargs or {})
@@ -106,7 +110,7 @@ class Recorder(TorchDispatchMode):
         else:
             if facts.target == "aten.embedding":
                 self._check_positions(*args[:2])
-            result = func(*args, **kwargs)
+            result = _run(func, facts.target, args, kwargs)
         self._note(func, facts, args, kwargs, tensors, result)
         return result
 
@@ -229,6 +233,15 @@ class Recorder(TorchDispatchMode):
             uncovered[call.target] = uncovered.get(call.target, 0) + 1
             return Work(OpKind.OTHER)
         return work
+
+
+def _run(func: Any, target: str, args: Any, kwargs: Any) -> Any:
+    """Run *func* on meta tensors."""
+    if target in _RANDOMISES:
+        return args[0]
+    shape = SHAPES.get(target)
+    result = None if shape is None else shape(args, kwargs)
+    return func(*args, **kwargs) if result is None else result
 
 
 def _needs_values(target: str, args: Any, kwargs: Any) -> bool:
