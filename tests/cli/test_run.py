@@ -171,7 +171,7 @@ BAD = [
     (
         [f"{USER}:mismatched", "--chip", "h200"],
         "the module Mismatched raised RuntimeError: a and b must have same reduction dim, but got [4, 3] X [8, 8]. "
-        f"at {line_of('return self.up')} in forward: 'return self.up(x[:, :3])'",
+        f"at {line_of('self.up(x')} in forward: 'y: Tensor = self.up(x[:, :3])'",
     ),
 ]
 

@@ -16,7 +16,8 @@ class Mixer(nn.Module):
         self.out = nn.Linear(16, 4, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(torch.relu(self.norm(self.conv(x))).mean(-1))
+        y: Tensor = self.out(torch.relu(self.norm(self.conv(x))).mean(-1))
+        return y
 
 
 def mixer(batch: int = 2) -> tuple[nn.Module, tuple[Tensor]]:
@@ -40,7 +41,8 @@ class Mismatched(nn.Module):
         self.up = nn.Linear(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.up(x[:, :3])
+        y: Tensor = self.up(x[:, :3])
+        return y
 
 
 def mismatched() -> tuple[nn.Module, tuple[Tensor]]:

@@ -1,6 +1,6 @@
 """The engine against values worked out by hand, the critical path, and a plain recurrence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import networkx as nx
 import pytest
@@ -140,8 +140,17 @@ def test_a_channel_serves_three_transfers_fairly() -> None:
     env = simpy.Environment()
     channel = Channel(env, 10**12)
     ends: dict[int, float] = {}
+
+    def note(size: int) -> Callable[[simpy.Event], None]:
+        def on_end(_: simpy.Event) -> None:
+            ends[size] = env.now
+
+        return on_end
+
     for size in (12, 6, 3):
-        channel.transfer(size).callbacks.append(lambda _, size=size: ends.setdefault(size, env.now))  # type: ignore[union-attr,misc]
+        callbacks = channel.transfer(size).callbacks
+        assert callbacks is not None
+        callbacks.append(note(size))
     env.run()
     assert ends == {3: 9, 6: 15, 12: 21}
 

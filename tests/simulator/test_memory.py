@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.graph import OperatorGraph, Role, Workload
+from simulator.graph import OperatorGraph, Role, Tensor, Workload
 from simulator.memory import memory_timeline
 from tests.simulator.toys import GraphMaker
 
@@ -64,7 +64,7 @@ def test_an_empty_graph_needs_what_is_resident() -> None:
 @given(st.lists(st.tuples(st.integers(1, 50), st.sets(st.integers(0, 20), max_size=3)), min_size=1, max_size=20))
 def test_the_timeline_equals_a_count_by_brute_force(drawn: list[tuple[int, set[int]]]) -> None:
     maker = GraphMaker()
-    made = []
+    made: list[Tensor] = []
     for index, (size, reads) in enumerate(drawn):
         sources = tuple(made[i] for i in sorted(reads) if i < index)
         made.append(maker.storage(f"t{index}", Role.ACTIVATION, size))
