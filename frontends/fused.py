@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from frontends.shapes import like, row_major
+
 _LIBRARY = torch.library.Library("xpusim", "DEF")
 _LIBRARY.define(
     "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float dropout) -> (Tensor, Tensor)"
@@ -26,16 +28,16 @@ _LIBRARY.define(
 )
 
 
-def _rows_first(like: Tensor, columns: int) -> Tensor:
+def _rows_first(model: Tensor, columns: int) -> Tensor:
     """A tensor for [..., heads, length, columns], laid out as the kernels do it.
 
-    They see [..., length, heads, dim] and take the layout of *like* if it is dense: an output for queries that are
+    They see [..., length, heads, dim] and take the layout of *model* if it is dense: an output for queries that are
     dense by heads comes out by heads, and turning it back into rows is a copy.
     """
-    turned = like.transpose(-2, -3)
-    if columns != like.shape[-1]:
+    turned = model.transpose(-2, -3)
+    if columns != model.shape[-1]:
         return turned.new_empty((*turned.shape[:-1], columns)).transpose(-2, -3)
-    return torch.empty_like(turned).transpose(-2, -3)
+    return like(turned).transpose(-2, -3)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Any:
@@ -48,13 +50,13 @@ def _attention_backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_res
 
 def _rms_norm(data: Tensor, shape: Sequence[int], weight: Tensor | None) -> Any:
     rows = [*data.shape[: data.dim() - len(shape)], *(1 for _ in shape)]
-    return torch.empty_like(data, memory_format=torch.contiguous_format), data.new_empty(rows, dtype=torch.float32)
+    return row_major(data), data.new_empty(rows, dtype=torch.float32)
 
 
 def _rms_norm_backward(
     gradient: Tensor, data: Tensor, shape: Sequence[int], scale: Tensor, weight: Tensor | None
 ) -> Any:
-    return torch.empty_like(data), None if weight is None else torch.empty_like(weight)
+    return like(data), None if weight is None else like(weight)
 
 
 _LIBRARY.impl("attention", _attention, "Meta")

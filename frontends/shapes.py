@@ -34,8 +34,27 @@ def _ordered(tensor: Tensor) -> bool:
     return tensor.is_contiguous() or 0 not in tensor.stride()
 
 
-def _row_major(tensor: Tensor) -> Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+def row_major(tensor: Tensor) -> Tensor:
+    """An empty tensor of that shape, row by row."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def like(tensor: Tensor) -> Tensor:
+    """An empty tensor of that layout, gaps closed: what ``torch.empty_like`` gives."""
+    if tensor.is_contiguous():
+        return row_major(tensor)
+    dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
+    strides = tensor.stride() if dense else _closed(tensor.shape, tensor.stride())
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+
+def _closed(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Strides without gaps in the order of *strides*; of two equal ones the longer axis is outside."""
+    order = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]))
+    closed, step = [0] * len(shape), 1
+    for axis in order:
+        closed[axis], step = step, step * max(1, shape[axis])
+    return closed
 
 
 @_for(*_POINTWISE)
@@ -50,7 +69,7 @@ def pointwise(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
             return None
     if any(isinstance(each, complex) for each in args):
         return None
-    return torch.empty_like(first)
+    return like(first)
 
 
 def _broadcasts_into(small: Tensor, whole: Tensor) -> bool:
@@ -120,7 +139,7 @@ def layer_norm(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return None
     exact = torch.float64 if data.dtype is torch.float64 else torch.float32
     rows = [*data.shape[:rank], *(1 for _ in shape)]
-    return _row_major(data), data.new_empty(rows, dtype=exact), data.new_empty(rows, dtype=exact)
+    return row_major(data), data.new_empty(rows, dtype=exact), data.new_empty(rows, dtype=exact)
 
 
 @_for("native_layer_norm_backward")
@@ -129,20 +148,20 @@ def layer_norm_backward(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs or not data.is_contiguous() or not gradient.is_contiguous() or gradient.dtype != data.dtype:
         return None
     of = zip((data, weight, bias), mask, strict=True)
-    return tuple(_row_major(each) if wanted and each is not None else None for each, wanted in of)
+    return tuple(row_major(each) if wanted and each is not None else None for each, wanted in of)
 
 
 @_for("_softmax", "_log_softmax")
 def softmax(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     data, _axis, widen = args
-    return None if kwargs or widen or not data.is_contiguous() else _row_major(data)
+    return None if kwargs or widen or not data.is_contiguous() else row_major(data)
 
 
 @_for("_softmax_backward_data", "_log_softmax_backward_data")
 def softmax_backward(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     gradient, output, _axis, dtype = args
     plain = gradient.is_contiguous() and output.is_contiguous() and gradient.dtype == output.dtype == dtype
-    return _row_major(gradient) if plain and not kwargs else None
+    return row_major(gradient) if plain and not kwargs else None
 
 
 @_for("nll_loss_forward")
@@ -159,4 +178,18 @@ def likelihood_backward(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor |
     _gradient, scores, targets, weight, reduction = args[:5]
     if kwargs or weight is not None or reduction not in (1, 2) or scores.dim() != 2 or targets.dim() != 1:
         return None
-    return _row_major(scores)
+    return row_major(scores)
+
+
+@_for("embedding")
+def lookup(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+    table, indices = args[:2]
+    if table.dim() != 2 or indices.dtype not in (torch.int64, torch.int32):
+        return None
+    return torch.empty((*indices.shape, table.shape[1]), dtype=table.dtype, device=table.device)
+
+
+@_for("empty_like", "zeros_like", "ones_like")
+def filled(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+    changed = any(value is not None for name, value in kwargs.items() if name not in ("device", "pin_memory"))
+    return None if changed or not args[0].is_contiguous() else row_major(args[0])
