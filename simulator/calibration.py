@@ -112,6 +112,7 @@ class VectorCalibration:
     first_byte  cycles until data flows; hidden by the rest of the traffic where there is much.
     strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
     addressed   elements per cycle and core of a kernel that works out each one's address (broadcast, permuted).
+    optimizer   parameters per cycle and core that a fused AdamW updates.
     unaligned   times slower a norm is whose rows are no multiple of 16 B.
     """
 
@@ -120,6 +121,7 @@ class VectorCalibration:
     first_byte: NotNegative = 900.0
     strided: Fraction = 0.14
     addressed: Positive = 1.0
+    optimizer: Positive = 0.5
     unaligned: Positive = 2.0
     norm: RowCalibration = field(default_factory=RowCalibration)
     rms_norm: RowCalibration = field(default_factory=RowCalibration)
@@ -135,12 +137,14 @@ class PowerCalibration:
     dram       the off-chip memory with its controllers.
     exponent   time grows with (power wanted / power allowed) ** exponent: 1 if energy for one operation is fixed,
                less because voltage falls with the clock.
+    averaging  how far the controller looks at the mean power of a run and not at that of each kernel: 0 to 1.
     """
 
     __pydantic_config__ = _CLOSED
     matrix: Mapping[DType, Positive] = field(default_factory=dict)
     dram: NotNegative = 0.0
     exponent: Fraction = 0.7
+    averaging: Annotated[float, Field(ge=0, le=1)] = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ _EXACT = Calibration(
         first_byte=0.0,
         strided=1.0,
         addressed=1e9,
+        optimizer=1e9,
         unaligned=1.0,
         norm=_PLAIN_ROWS,
         rms_norm=_PLAIN_ROWS,
@@ -95,12 +96,13 @@ class Machine:
         arithmetic = full * flops / (self.chip.peak(dtype) / PS_PER_SECOND) if full else 0.0
         return (arithmetic + power.dram * traffic / self.floor) / time
 
-    def slowed_by_power(self, dtype: DType, flops: int, traffic: float, time: float) -> float:
-        """Return *time*, longer if the chip would draw more than its cap allows over a long run of such work."""
-        if not self.headroom or time <= 0:
-            return time
-        wanted = self.watts(dtype, flops, traffic, time) / self.headroom
-        return float(time * wanted**self.calibration.power.exponent) if wanted > 1 else time
+    def slowdown(self, watts: float, mean: float) -> float:
+        """Times by which the cap makes a kernel longer that wants *watts*, in a run that wants *mean* watts."""
+        power = self.calibration.power
+        if not self.headroom or watts <= self.headroom:
+            return 1.0
+        alone, together = watts / self.headroom, max(1.0, mean / self.headroom)
+        return float((alone ** (1 - power.averaging) * together**power.averaging) ** power.exponent)
 
 
 def machine(chip: Chip) -> Machine:

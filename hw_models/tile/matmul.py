@@ -83,9 +83,9 @@ def matmul(machine: Machine, work: Product) -> Timing:
     else:
         best, detail = _waves(machine, work, memory, macs)
     launch = cal.launch * machine.launch
-    time = machine.slowed_by_power(work.dtype, work.flops, dram, launch + best)
     rate = macs or machine.flops(work.dtype) / 2
-    return Timing(time, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail)
+    watts = machine.watts(work.dtype, work.flops, dram, launch + best)
+    return Timing(launch + best, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail, watts)
 
 
 def _short(work: Product) -> float:

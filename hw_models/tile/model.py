@@ -1,6 +1,7 @@
 """The ``tile`` fidelity: operators become waves of tiles, blocks, streams or folds, with caches between them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
@@ -28,31 +29,42 @@ class TileModel:
 
     def __init__(self, chip: Chip) -> None:
         self._machine = machine(chip)
-        self._known: dict[tuple[Any, ...], Cost] = {}
+        self._known: dict[tuple[Any, ...], _Priced] = {}
 
     def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
         """One cost per operator of *graph*, in order."""
         known = self._known
         weights = {storage.id for storage in graph.storages if storage.role is Role.WEIGHT}
-        found: list[Cost] = []
+        found: list[_Priced] = []
         for op, cached in zip(graph.operators, hits(graph, self._machine.resident), strict=True):
             rows_apart = _contiguous_rows(op, weights) if op.phase is Phase.BACKWARD else 0
             key = (op.target, op.kind, op.dtype, op.dims, op.flops, op.reads, op.writes, cached, rows_apart)
-            cost = known.get(key)
-            if cost is None:
-                cost = known[key] = self._cost(op, cached, rows_apart)
-            found.append(cost)
-        return found
+            priced = known.get(key)
+            if priced is None:
+                priced = known[key] = self._priced(op, cached, rows_apart)
+            found.append(priced)
+        return self._capped(found)
 
-    def _cost(self, op: Operator, cached: int, rows_apart: int) -> Cost:
+    def _capped(self, found: Sequence["_Priced"]) -> list[Cost]:
+        """Costs under the power cap, which looks at each kernel and at the run as a whole."""
+        hungry = {id(each): each for each in found if each.watts > self._machine.headroom > 0}
+        if not hungry:
+            return [each.cost for each in found]
+        joules = sum(each.watts * each.cost.time for each in found)
+        mean = joules / sum(each.cost.time for each in found)
+        slowed = {key: _longer(each, self._machine.slowdown(each.watts, mean)) for key, each in hungry.items()}
+        return [slowed.get(id(each), each.cost) for each in found]
+
+    def _priced(self, op: Operator, cached: int, rows_apart: int) -> "_Priced":
         if op.kind is OpKind.COLLECTIVE:
-            return roofline_cost(self._machine.chip, op)
+            return _Priced(roofline_cost(self._machine.chip, op), 0.0)
         timing = self._timing(op, cached, rows_apart)
         unit = _unit(self._machine, op)
         time, launch, compute, memory, traffic = (
             _up(value) for value in (timing.time, timing.launch, timing.compute, timing.memory, timing.traffic)
         )
-        return Cost(unit, max(time, launch, compute, memory), launch, compute, memory, traffic, timing.detail)
+        cost = Cost(unit, max(time, launch, compute, memory), launch, compute, memory, traffic, timing.detail)
+        return _Priced(cost, timing.watts)
 
     def _timing(self, op: Operator, cached: int, rows_apart: int) -> Timing:
         dims, chip = op.dims, self._machine
@@ -66,6 +78,19 @@ class TileModel:
             named = "flash" in op.target
             return attention(chip, Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached, named))
         return _vector(chip, op, cached)
+
+
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    """What an operator costs if nothing holds it back, and the *watts* above idle that it would then draw."""
+
+    cost: Cost
+    watts: float
+
+
+def _longer(priced: _Priced, factor: float) -> Cost:
+    detail = f"{priced.cost.detail}, {factor:.3g}x by the power cap" if factor > 1.005 else priced.cost.detail
+    return replace(priced.cost, time=_up(priced.cost.time * factor), detail=detail)
 
 
 def _up(value: float) -> int:
@@ -107,6 +132,8 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     """Time of an operator that is no matrix product."""
     name = op.target.rsplit(".", 1)[-1]
     elements = max((tensor.elements for tensor in op.outputs), default=0)
+    if name == "adamw":  # writes the parameter and its two moments
+        elements = sum(tensor.elements for tensor in op.outputs) // 3
     dims = op.dims if isinstance(op.dims, RowDims) else None
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
     aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % WIDEST == 0
@@ -131,6 +158,8 @@ def _addressed(op: Operator, name: str) -> bool:
     Operands of different sizes are broadcast; a copy that the program had to make (``clone``) rearranges; pieces of
     heads that are joined along the last axis (rotary embeddings) are views of a permuted tensor.
     """
+    if name == "adamw":
+        return True
     if op.kind is OpKind.POINTWISE:
         sizes = {tensor.elements for tensor in op.inputs if tensor.elements > 1}
         return len(sizes) > 1

@@ -54,7 +54,8 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     memory = max(dram / machine.dram, nbytes / machine.cache) / share
     compute = operations(work) / machine.flops(DType.FP32)
     if work.addressed:
-        compute = max(compute, work.elements / cal.addressed * machine.cycle / machine.chip.cores)
+        rate = cal.optimizer if work.name == "adamw" else cal.addressed
+        compute = max(compute, work.elements / rate * machine.cycle / machine.chip.cores)
     body = together(together(compute, memory, _SHARP), cal.first_byte * machine.cycle, _BLOCK)
     floor = work.flops / machine.flops(work.dtype)
     detail = "strided copy" if work.strided else "address by element" if work.addressed else ""
@@ -77,7 +78,8 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     slower = 1.0 if work.aligned else machine.calibration.vector.unaligned
     count, length = work.dims.rows, work.dims.columns
     kept = length <= max(_WARP_ROW, cal.held)  # in registers, of a warp or of a block
-    again = 0.0 if kept else work.reads * (cal.passes - 1) / machine.dram
+    passes = cal.passes / 2 + 0.5 if work.name.endswith("_backward") or "_backward_" in work.name else cal.passes
+    again = 0.0 if kept else work.reads * (passes - 1) / machine.dram  # a gradient reads one of its two inputs again
     each = cal.held_cycles if kept and length > _WARP_ROW else cal.cycles
     memory = max(dram / machine.dram, nbytes / machine.cache) + again
     busy = count * (cal.row_cycles + each * length) * cycle / cores

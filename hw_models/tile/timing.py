@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Picoseconds and bytes of one operator, as floats, before they become a Cost; see Cost for their meaning."""
+    """Picoseconds and bytes of one operator, as floats, before they become a Cost; see Cost for their meaning.
+
+    watts  above idle that it would draw if nothing held it back.
+    """
 
     time: float
     launch: float
@@ -13,6 +16,7 @@ class Timing:
     memory: float
     traffic: float
     detail: str
+    watts: float = 0.0
 
 
 def together(first: float, second: float, sharpness: float) -> float:
