@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from simulator.errors import OutputError
 from simulator.output import check_writable
-from workloads.autograd.engine import reachable
+from workloads.autograd.engine import Node, Origin, reachable
 from workloads.autograd.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -19,26 +19,26 @@ _FORMATS = (".png", ".svg", ".pdf")
 
 
 def to_networkx(root: Tensor) -> "nx.DiGraph[int]":
-    """Return one node a tensor, numbered from 0 in the order in which they were made, edges from cause to result.
+    """Return leaves and results, numbered from 0 in the order in which they were made, edges from cause to result.
 
     Nodes carry ``label`` (name or operator, and shape), ``leaf``, and ``layer``: the longest way from a leaf.
     """
     import networkx as nx  # noqa: PLC0415  a tenth of a second that only drawing needs
 
-    tensors = sorted(reachable(root), key=lambda each: each.node.number if each.node else -1)
-    numbers = {id(each): number for number, each in enumerate(tensors)}
+    origins = sorted(reachable(root.origin), key=lambda each: each.number if isinstance(each, Node) else -1)
+    numbers = {id(each): number for number, each in enumerate(origins)}
     graph: nx.DiGraph[int] = nx.DiGraph()
-    for number, each in enumerate(tensors):
-        parents = [numbers[id(parent)] for parent in (each.node.parents if each.node else ())]
+    for number, each in enumerate(origins):
+        parents = [numbers[id(parent)] for parent in (each.parents if isinstance(each, Node) else ())]
         layer = max((graph.nodes[parent]["layer"] + 1 for parent in parents), default=0)
-        graph.add_node(number, label=_label(each), leaf=each.node is None, layer=layer)
+        graph.add_node(number, label=_label(each), leaf=not isinstance(each, Node), layer=layer)
         graph.add_edges_from((parent, number) for parent in parents)
     return graph
 
 
-def _label(tensor: Tensor) -> str:
-    what = tensor.operator or tensor.name or "parameter"
-    size = " x ".join(str(each) for each in tensor.shape)
+def _label(origin: Origin) -> str:
+    what = origin.operator if isinstance(origin, Node) else origin.name or "parameter"
+    size = " x ".join(str(each) for each in origin.shape)
     return f"{what}\n{size or 'scalar'}"
 
 

@@ -14,12 +14,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W + b in one kernel: x [..., k], W [k, n], b [n]."""
     a, w = x.data, weight.data
     check_product(a.shape, w.shape)
+    rows, columns = a.shape, w.shape
     out = k.addmm(bias.data, a, w)
     return make(
         "linear",
         out,
-        (x, lambda g: left_share(g, a, w)),
-        (weight, lambda g: right_share(g, a, w)),
+        (x, lambda g: left_share(g, w, rows)),
+        (weight, lambda g: right_share(g, a, columns)),
         (bias, lambda g: k.total(g, tuple(range(g.ndim - 1)))),
     )
 

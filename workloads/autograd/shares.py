@@ -25,17 +25,17 @@ def check_product(left: Shape, right: Shape) -> None:
     check_broadcast("matmul", left[:-2], right[:-2], f"{left} x {right}: the batches")
 
 
-def left_share(g: Array, x: Array, y: Array) -> Array:
-    """Gradient of x in x y: g y^T."""
-    return unbroadcast(k.matmul(g, y.swapaxes(-1, -2)), x.shape)
+def left_share(g: Array, y: Array, shape: Shape) -> Array:
+    """Gradient of x of *shape* in x y: g y^T."""
+    return unbroadcast(k.matmul(g, y.swapaxes(-1, -2)), shape)
 
 
-def right_share(g: Array, x: Array, y: Array) -> Array:
-    """Gradient of y in x y: x^T g; a matrix that met every row of a batch gets one product over all rows."""
-    if y.ndim == 2:
+def right_share(g: Array, x: Array, shape: Shape) -> Array:
+    """Gradient of y of *shape* in x y: x^T g; a matrix that met all rows of a batch gets one product over them."""
+    if len(shape) == 2:
         rows, columns = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
         return k.matmul(rows.T, columns)
-    return unbroadcast(k.matmul(x.swapaxes(-1, -2), g), y.shape)
+    return unbroadcast(k.matmul(x.swapaxes(-1, -2), g), shape)
 
 
 def check_broadcast(operator: str, left: Shape, right: Shape, what: str) -> None:

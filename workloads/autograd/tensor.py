@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simulator.errors import UsageError
 from workloads.autograd import kernels as k
-from workloads.autograd.engine import Node, Share, backward
+from workloads.autograd.engine import Node, Origin, Share, backward
 from workloads.autograd.shares import check_broadcast, check_product, left_share, reshaped, right_share, unbroadcast
 from workloads.autograd.state import STATE, Array, Shape
 
@@ -49,6 +49,11 @@ class Tensor:
         return self.data.size
 
     @property
+    def origin(self) -> Origin:
+        """What a gradient of this tensor is delivered to: the node of a result, a leaf itself."""
+        return self.node or self
+
+    @property
     def operator(self) -> str:
         """Name of the operator that made it; empty for a leaf."""
         return self.node.operator if self.node is not None else ""
@@ -79,12 +84,12 @@ class Tensor:
         if gradient is None:
             if self.size != 1:
                 raise UsageError(f"backward needs a scalar, got shape {self.shape}: take its sum or mean first")
-            backward(self, k.ones_like(self.data))
+            backward(self.origin, k.ones_like(self.data))
             return
         given = np.asarray(gradient, self.data.dtype)
         if given.shape != self.shape:
             raise UsageError(f"backward: the gradient has shape {given.shape}, the tensor {self.shape}")
-        backward(self, given)
+        backward(self.origin, given)
 
     # Arithmetic.  A share is written next to each operand; it holds on to arrays and shapes that it needs, no more.
 
@@ -127,9 +132,13 @@ class Tensor:
         """[..., m, k] x [..., k, n], batches broadcast."""
         b = _tensor(other, self)
         x, y = self.data, b.data
-        check_product(x.shape, y.shape)
+        left, right = x.shape, y.shape
+        check_product(left, right)
         return make(
-            "matmul", k.matmul(x, y), (self, lambda g: left_share(g, x, y)), (b, lambda g: right_share(g, x, y))
+            "matmul",
+            k.matmul(x, y),
+            (self, lambda g: left_share(g, y, left)),
+            (b, lambda g: right_share(g, x, right)),
         )
 
     __radd__ = __add__
@@ -232,8 +241,9 @@ def make(operator: str, data: Array, *edges: tuple[Tensor, Share]) -> Tensor:
     needed = [edge for edge in edges if edge[0].requires_grad] if STATE.recording else []
     if not needed:
         return Tensor(data)
-    parents, shares = zip(*needed, strict=True)
-    return Tensor(data, node=Node(operator, parents, shares))
+    parents = tuple(operand.origin for operand, _ in needed)
+    shares = tuple(share for _, share in needed)
+    return Tensor(data, node=Node(operator, data.shape, parents, shares))
 
 
 def _tensor(value: Operand, like: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def _verdict(found: Analysis, one: Point) -> str:
     reach = "which fit" if found.capacity >= found.crossover else f"of which {found.capacity:,} fit"
     return (
         f"{start}; {found.crossover:,.0f} sequences ({reach}) would keep it busy. More bandwidth raises the ceiling "
-        f"one for one until then, more TOPS does not; above a ridge of {ridge:,.0f} FLOP/B the peak serves prefill only."
+        f"one for one until then, more TOPS does not; above a ridge of {ridge:,.0f} FLOP/B peak serves prefill only."
     )
 
 
