@@ -193,3 +193,29 @@ def lookup(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
 def filled(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     changed = any(value is not None for name, value in kwargs.items() if name not in ("device", "pin_memory"))
     return None if changed or not args[0].is_contiguous() else row_major(args[0])
+
+
+@_for("sum")
+def total(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+    """Over the axes given, kept or not, of a row-major tensor."""
+    data = args[0]
+    axes = args[1] if len(args) > 1 and args[1] else range(data.dim())
+    if kwargs or not data.is_floating_point() or not data.is_contiguous():
+        return None
+    if any(not -data.dim() <= axis < data.dim() for axis in axes):
+        return None
+    gone = {axis % data.dim() for axis in axes}
+    kept = 1 if len(args) > 2 and args[2] else 0
+    shape = [1 if axis in gone else size for axis, size in enumerate(data.shape) if kept or axis not in gone]
+    return torch.empty(shape, dtype=data.dtype, device=data.device)
+
+
+@_for("arange")
+def positions(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+    """Whole numbers only: 0, 1, ... up to an end, or from a start."""
+    if any(type(each) is not int for each in args) or kwargs.get("layout") or len(args) > 2:
+        return None
+    start, end = args if len(args) == 2 else (0, args[0])
+    if end < start:
+        return None
+    return torch.empty(end - start, dtype=kwargs.get("dtype") or torch.int64, device=kwargs["device"])

@@ -95,6 +95,8 @@ def test_products_norms_and_losses(dtype: torch.dtype) -> None:
     assert check(ATEN.addmm.default, (b, x, w))
     assert check(ATEN.embedding.default, (x, targets.view(2, 3)))
     assert check(ATEN.zeros_like.default, (x,))
+    for arguments in ((x, [0], True), (x, [-1], False), (x, [0, 1], True), (x, None, False)):
+        assert check(ATEN.sum.dim_IntList, arguments)
     assert check(ATEN._softmax.default, (x, -1, False))
     assert check(ATEN._log_softmax.default, (x, 1, False))
     assert check(ATEN._log_softmax_backward_data.default, (x, x, 1, dtype))
@@ -105,6 +107,14 @@ def test_products_norms_and_losses(dtype: torch.dtype) -> None:
         row = torch.empty(6, 1, device=META)
         mask = [True, weight is not None, weight is not None]
         assert check(ATEN.native_layer_norm_backward.default, (x, x, [8], row, row, weight, weight, mask))
+
+
+@pytest.mark.parametrize("ends", [(5,), (2, 7), (0,)])
+def test_positions(ends: tuple[int, ...]) -> None:
+    for dtype in (None, torch.int32, torch.float32):
+        given = {"dtype": dtype, "device": META}
+        assert described(SHAPES["aten.arange"](ends, given)) == described(torch.arange(*ends, **given))  # type: ignore[call-overload]
+    assert SHAPES["aten.arange"]((5.0,), {"device": META}) is None
 
 
 @pytest.mark.parametrize(
