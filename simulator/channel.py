@@ -1,62 +1,90 @@
 """Shared bandwidth: a channel that divides itself fairly between the transfers under way."""
 
 import heapq
+from collections.abc import Generator
 from itertools import count
 
 import simpy
 
 from simulator.units import PS_PER_SECOND
 
+_TOLERANCE = 0.5  # units of size: what rounding of the virtual clock may leave of a transfer
+
+
+class _Flow:
+    """One transfer in flight: it ends when the virtual clock reads *end*.
+
+    event  what its process waits for; *armed* once it is set to happen at a time.
+    """
+
+    __slots__ = ("armed", "end", "event", "number")
+
+    def __init__(self, end: float, number: int, event: simpy.Event) -> None:
+        self.end, self.number, self.event, self.armed = end, number, event, False
+
+    def __lt__(self, other: "_Flow") -> bool:
+        return (self.end, self.number) < (other.end, other.number)
+
 
 class Channel:
     """A memory or link port of *bandwidth* bytes per second, shared evenly by all transfers in flight.
 
     Fair share in virtual time: one clock counts the bytes that each transfer in flight has received so far, so that a
-    transfer ends when the clock has advanced by its size, however many others come and go meanwhile.  Each start or
-    end costs one event; no per-byte work is done.
+    transfer ends when the clock has advanced by its size, however many others come and go meanwhile.  Only the
+    transfer that ends first has an alarm.  An alarm can come too early, when others have joined since it was set, and
+    is then set again; never too late, because whoever ends first keeps ending before those that were there already.
+    A transfer that has the channel to itself costs one event.
     """
 
     def __init__(self, env: simpy.Environment, bandwidth: int) -> None:
         self._env = env
         self._bandwidth = bandwidth
-        self._served = 0.0  # bytes that every transfer in flight has received since the channel was made
-        self._since = 0  # simulated time at which _served was brought up to date
-        self._waiting: list[tuple[float, int, simpy.Event]] = []
-        self._order = count()
-        self._alarm = 0  # number of the latest alarm; older ones are out of date
+        self._served = 0.0  # bytes that every transfer in flight has received since the channel was last idle
+        self._since = 0.0  # simulated time at which _served was brought up to date
+        self._flows: list[_Flow] = []
+        self._numbers = count()
 
-    def transfer(self, size: int) -> simpy.Event:
-        """Return the event that *size* bytes have passed."""
-        done = self._env.event()
+    def transfer(self, size: int) -> Generator[simpy.Event, None, None]:
+        """Pass *size* bytes; a process delegates to this with ``yield from``."""
         if size <= 0:
-            return done.succeed()
-        self._advance()
-        heapq.heappush(self._waiting, (self._served + size, next(self._order), done))
-        self._set_alarm()
-        return done
-
-    def _advance(self) -> None:
-        now = int(self._env.now)
-        if self._waiting:
-            self._served += (now - self._since) * self._bandwidth / (PS_PER_SECOND * len(self._waiting))
-        self._since = now
-
-    def _set_alarm(self) -> None:
-        """Ask to be woken when the transfer with the least left to receive has it all."""
-        self._alarm += 1
-        left = max(0.0, self._waiting[0][0] - self._served)
-        delay = -(-left * PS_PER_SECOND * len(self._waiting) // self._bandwidth)
-        alarm = self._env.timeout(int(delay), value=self._alarm)
-        alarm.callbacks.append(self._finish)
-
-    def _finish(self, alarm: simpy.Event) -> None:
-        if alarm.value != self._alarm:
             return
         self._advance()
-        end, _, done = heapq.heappop(self._waiting)
-        self._served = max(self._served, end)
-        done.succeed()
-        while self._waiting and self._waiting[0][0] <= self._served:
-            heapq.heappop(self._waiting)[2].succeed()
-        if self._waiting:
-            self._set_alarm()
+        flow = _Flow(self._served + size, next(self._numbers), self._env.event())
+        heapq.heappush(self._flows, flow)
+        self._arm_first()
+        yield flow.event
+        self._advance()
+        while flow.end - self._served > _TOLERANCE:
+            flow.event, flow.armed = self._env.event(), False
+            self._arm_first()
+            yield flow.event
+            self._advance()
+        self._remove(flow)
+
+    def _advance(self) -> None:
+        now = self._env.now
+        if self._flows:
+            self._served += (now - self._since) * self._bandwidth / (PS_PER_SECOND * len(self._flows))
+        else:
+            self._served = 0.0
+        self._since = now
+
+    def _arm_first(self) -> None:
+        """Set the alarm of the transfer that ends first, unless it has one, early as that may be."""
+        first = self._flows[0]
+        if first.armed:
+            return
+        left = max(0.0, first.end - self._served)
+        delay = -(-left * PS_PER_SECOND * len(self._flows) // self._bandwidth)
+        first.armed = True
+        first.event._ok, first.event._value = True, None  # what succeed() does, but at a time to come
+        self._env.schedule(first.event, delay=int(delay))
+
+    def _remove(self, flow: _Flow) -> None:
+        if self._flows[0] is flow:
+            heapq.heappop(self._flows)
+        else:  # within the tolerance of the one before it
+            self._flows.remove(flow)
+            heapq.heapify(self._flows)
+        if self._flows:
+            self._arm_first()

@@ -42,32 +42,36 @@ class Schedule:
         return max(self.end, default=0)
 
 
-@dataclass(slots=True)
 class _Board:
-    """What the units know of each other."""
+    """Times at which things happened, by operator id, for units to tell each other.
 
-    env: simpy.Environment
-    end: "array[int]"
-    waiting: dict[int, simpy.Event]
+    A time may be published before the simulated clock reaches it, by a unit that runs ahead.
+    """
 
-    def publish(self, operator: int, end: int) -> None:
-        self.end[operator] = end
-        if operator in self.waiting:
-            self.waiting.pop(operator).succeed()
+    def __init__(self, env: simpy.Environment, size: int) -> None:
+        self._env = env
+        self.time: array[int] = array("q", [_PENDING]) * size
+        self._waiting: dict[int, simpy.Event] = {}
+
+    def publish(self, operator: int, time: int) -> None:
+        self.time[operator] = time
+        if operator in self._waiting:
+            self._waiting.pop(operator).succeed()
 
     def wait(self, operator: int) -> simpy.Event:
-        """Return the event that *operator* has published its end."""
-        if operator not in self.waiting:
-            self.waiting[operator] = self.env.event()
-        return self.waiting[operator]
+        """Return the event that the time of *operator* is published."""
+        if operator not in self._waiting:
+            self._waiting[operator] = self._env.event()
+        return self._waiting[operator]
 
 
 def play(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, program: Program) -> Schedule:
     """Run every unit's program to its end; DeadlockError names each unit that waits and what it waits at."""
     env = simpy.Environment()
     size = len(graph)
-    board = _Board(env, array("q", [_PENDING]) * size, {})
-    schedule = Schedule(array("q", bytes(8 * size)), board.end, array("q", bytes(8 * size)), [])
+    board = _Board(env, size)
+    start, ready = (array("q", [0]) * size for _ in range(2))
+    schedule = Schedule(start, board.time, ready, [])
     _host(program, schedule)
     if chip.execution is Execution.STREAM:
         for queue in program.queues.values():
@@ -88,16 +92,15 @@ def _host(program: Program, schedule: Schedule) -> None:
     for position, step in enumerate(program.host_steps):
         clock += step
         schedule.ready[position] = clock
-    if not program.host_steps:
-        for position in range(len(schedule.ready)):
-            schedule.ready[position] = clock
+    if clock and not program.host_steps:
+        schedule.ready = array("q", [clock]) * len(schedule.ready)
 
 
 def _run_ahead(
     graph: OperatorGraph, costs: Sequence[Cost], gap: int, queue: Sequence[int], board: _Board, schedule: Schedule
 ) -> Process:
     """A stream: each operator has the whole chip, so its time does not depend on what other units do."""
-    operators, end, start, ready = graph.operators, board.end, schedule.start, schedule.ready
+    operators, end, start, ready = graph.operators, board.time, schedule.start, schedule.ready
     clock = -gap
     for index in queue:
         begin = max(clock + gap, ready[index])
@@ -127,34 +130,33 @@ class _Machine:
     schedule: Schedule
     memory: Channel  # counts picoseconds of exclusive use, so that a model's own efficiency is kept
 
-    fetched: dict[int, simpy.Event] = field(init=False)
-    started: dict[int, simpy.Event] = field(init=False)
+    fetched: _Board = field(init=False)
+    started: _Board = field(init=False)
     ahead: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fetched = {index: self.env.event() for index, _ in self.program.prefetch}
-        self.started = {index: self.env.event() for index, _ in self.program.prefetch}
+        self.fetched, self.started = _Board(self.env, len(self.graph)), _Board(self.env, len(self.graph))
         self.ahead = dict(self.program.prefetch)
 
     def unit(self, queue: Sequence[int]) -> Process:
-        env, board, schedule = self.env, self.board, self.schedule
+        env, board, schedule, ahead = self.env, self.board, self.schedule, self.ahead
         for index in queue:
             cost = self.costs[index]
             for dep in self.graph.operators[index].deps:
-                if board.end[dep] == _PENDING:
+                if board.time[dep] == _PENDING:
                     yield board.wait(dep)
-            if index in self.fetched:
-                yield self.fetched[index]
+            early = ahead.get(index, 0)
+            if early and self.fetched.time[index] == _PENDING:
+                yield self.fetched.wait(index)
             if schedule.ready[index] > env.now:
                 yield env.timeout(schedule.ready[index] - env.now)
             schedule.start[index] = now = int(env.now)
-            if index in self.started:
-                self.started[index].succeed()
+            if early:
+                self.started.publish(index, now)
             serial = cost.time - max(cost.compute, cost.memory)  # launch, and whatever else the model adds
             if serial:
                 yield env.timeout(serial)
-            if moved := cost.memory - self.ahead.get(index, 0):
-                yield self.memory.transfer(moved)
+            yield from self.memory.transfer(cost.memory - early)
             if now + serial + cost.compute > env.now:
                 yield env.timeout(now + serial + cost.compute - env.now)
             board.publish(index, int(env.now))
@@ -162,12 +164,12 @@ class _Machine:
     def dma(self) -> Process:
         before: int | None = None
         for index, size in self.program.prefetch:
-            if before is not None:
-                yield self.started[before]
+            if before is not None and self.started.time[before] == _PENDING:
+                yield self.started.wait(before)
             begin = int(self.env.now)
-            yield self.memory.transfer(size)
+            yield from self.memory.transfer(size)
             self.schedule.prefetch.append((index, begin, int(self.env.now)))
-            self.fetched[index].succeed()
+            self.fetched.publish(index, int(self.env.now))
             before = index
 
 
@@ -176,7 +178,7 @@ def _refuse_deadlock(graph: OperatorGraph, program: Program, board: _Board, now:
     stuck = [
         f"{unit} waits at {graph.operators[index].name}"
         for unit, queue in program.queues.items()
-        for index in [next((i for i in queue if board.end[i] == _PENDING), None)]
+        for index in [next((i for i in queue if board.time[i] == _PENDING), None)]
         if index is not None
     ]
     if stuck:

@@ -1,5 +1,6 @@
 """Placement: which unit runs which operators in which order, and what the host does meanwhile."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,7 +52,7 @@ def place(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, mode: Mode) -
     """Give every operator a queue, in the program's own order."""
     overheads = chip.overheads
     eager = mode is Mode.EAGER and overheads.host_dispatch > 0
-    steps = [op.dispatches * overheads.host_dispatch for op in graph.operators] if eager else []
+    steps = array("q", (op.dispatches * overheads.host_dispatch for op in graph.operators) if eager else ())
     start = 0 if eager else overheads.host_submit
     if chip.execution is Execution.STREAM:
         return Program({"stream": range(len(graph))}, overheads.gap, start, steps)

@@ -1,6 +1,6 @@
 """The engine against values worked out by hand, the critical path, and a plain recurrence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 
 import networkx as nx
 import pytest
@@ -141,16 +141,12 @@ def test_a_channel_serves_three_transfers_fairly() -> None:
     channel = Channel(env, 10**12)
     ends: dict[int, float] = {}
 
-    def note(size: int) -> Callable[[simpy.Event], None]:
-        def on_end(_: simpy.Event) -> None:
-            ends[size] = env.now
-
-        return on_end
+    def pass_on(size: int) -> Generator[simpy.Event, None, None]:
+        yield from channel.transfer(size)
+        ends[size] = env.now
 
     for size in (12, 6, 3):
-        callbacks = channel.transfer(size).callbacks
-        assert callbacks is not None
-        callbacks.append(note(size))
+        env.process(pass_on(size))
     env.run()
     assert ends == {3: 9, 6: 15, 12: 21}
 
