@@ -14,12 +14,12 @@ def chain(length: int) -> tuple[OperatorGraph, Sequence[Cost]]:
     graph = OperatorGraph(Workload("synthetic chain", tokens=1))
     weight = Tensor(graph.add_storage("weight", Role.WEIGHT, 2048).id, (32, 32), DType.BF16)
     shape = (1, 32)
-    value = Tensor(graph.add_storage("input", Role.INPUT, 64).id, shape, DType.BF16)
+    values = (Tensor(graph.add_storage("input", Role.INPUT, 64).id, shape, DType.BF16),)
     costs = [Cost(Unit.VECTOR, 50, 10, 20, 40, 128)] * length
     layers = [f"layers.{index}" for index in range(-(-length // _LAYER))]
     for index in range(length):
         matmul = index % 3 == 0
-        output = Tensor(graph.add_storage("value", Role.ACTIVATION, 64).id, shape, DType.BF16)
+        outputs = (Tensor(graph.add_storage("value", Role.ACTIVATION, 64).id, shape, DType.BF16),)
         deps = (graph.operators[-1].id,) if index else ()
         graph.add(
             Operator(
@@ -28,8 +28,8 @@ def chain(length: int) -> tuple[OperatorGraph, Sequence[Cost]]:
                 target="aten.mm" if matmul else "aten.gelu",
                 kind=OpKind.MATMUL if matmul else OpKind.POINTWISE,
                 phase=Phase.FORWARD,
-                inputs=(value, weight) if matmul else (value,),
-                outputs=(output,),
+                inputs=(*values, weight) if matmul else values,
+                outputs=outputs,
                 flops=2048,
                 reads=2112,
                 writes=64,
@@ -39,7 +39,7 @@ def chain(length: int) -> tuple[OperatorGraph, Sequence[Cost]]:
         )
         if matmul:
             costs[index] = _MATMUL
-        value = output
+        values = outputs
     return graph, costs
 
 
