@@ -71,8 +71,10 @@ def _fitting(config: Config, curve: Curve, use: Use) -> Use:
 
 
 def chips_with(dtype: DType, first: Chip | None = None) -> list[Chip]:
-    """Return the chips of the library that multiply *dtype* in their matrix units; *first* in place of its namesake."""
-    chips = [first if first and first.name == name else load_chip(name) for name in chip_names()]
+    """Return *first* and the chips of the library, but for its namesake, that multiply *dtype* in their matrix units."""
+    chips = [load_chip(name) for name in chip_names()]
+    if first is not None:
+        chips = [first, *(chip for chip in chips if chip.name != first.name)]
     return [chip for chip in chips if dtype in chip.matrix.dtypes]
 
 
