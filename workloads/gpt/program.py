@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from frontends import building
 from simulator.graph import Workload
 from workloads.gpt.config import Config
 from workloads.gpt.model import Model, make_cache
@@ -21,7 +22,7 @@ def program(
     """
     length = step_length(config, phase, batch, seq, context)
     tokens_each = 1 if phase == "decode" else length
-    with torch.device("meta"):
+    with building():
         module = Model(config, context=length).train(phase == "train")
         tokens = torch.zeros(batch, tokens_each, dtype=torch.int64)
         kwargs = {"cache": make_cache(config, batch, length), "position": length - 1} if phase == "decode" else {}
