@@ -20,15 +20,15 @@ def hits(graph: OperatorGraph, capacity: float) -> Sequence[int]:
     found: list[int] = []
     for op in graph.operators:
         cached = 0
-        for tensor in op.inputs:
-            storage = tensor.storage
-            size = tensor.nbytes
+        reads = [(tensor.storage, tensor.nbytes) for tensor in op.inputs]
+        for storage, size in reads:
             before = last.get(storage)
             if before is not None and touched - before + size <= capacity:
                 cached += size
-        for tensor in op.inputs + op.outputs:
-            touched += tensor.nbytes
-        for tensor in op.inputs + op.outputs:
-            last[tensor.storage] = touched
+        uses = reads + [(tensor.storage, tensor.nbytes) for tensor in op.outputs]
+        for _, size in uses:
+            touched += size
+        for storage, _ in uses:
+            last[storage] = touched
         found.append(min(cached, op.reads))
     return found

@@ -76,6 +76,21 @@ def test_power_stretches_a_product_by_the_root_of_what_is_wanted() -> None:
     assert slow.time == pytest.approx(2 * fast.time, rel=1e-6)
 
 
+def test_the_cap_looks_at_the_kernel_and_at_the_run() -> None:
+    # 578 W are left.  Alone the kernel wants 4 times as much; a run that wants 578 W in the mean is not held back.
+    # Half and half: sqrt(4 x 1) ** 0.5 = 1.41 times as long; a kernel that wants less is never held back.
+    power = PowerCalibration(matrix={BF16: 1000}, exponent=0.5, averaging=0.5)
+    chip = machine(plain(H200, power=power))
+    assert chip.slowdown(4 * 578, 578) == pytest.approx(2**0.5)
+    assert chip.slowdown(4 * 578, 4 * 578) == pytest.approx(2)
+    assert chip.slowdown(500, 4 * 578) == 1
+
+
+def test_narrow_loads_cost_less_than_the_narrowest() -> None:
+    times = [cost(H200, "gemm", {"M": 4096, "N": n, "K": 768}).time for n in (4096, 4100, 4098, 4097)]  # 16, 8, 4, 2 B
+    assert times == sorted(times)
+
+
 def test_unaligned_rows_are_much_slower() -> None:
     aligned = cost(H200, "gemm", {"M": 4096, "N": 50264, "K": 768})
     unaligned = cost(H200, "gemm", {"M": 4096, "N": 50257, "K": 768})
