@@ -2,8 +2,9 @@
 
 A storage is still there if not more than *capacity* bytes were touched since its last use.  The distance is counted
 in bytes touched, so that a storage used twice in between counts twice: an upper bound of the stack distance, exact
-where everything in between is different.  A tensor is there as a whole or not at all: one that streams through a cache
-too small for it pushes its own beginning out before it is read again.
+where everything in between is different.  A tensor is there as far as it was touched: writing one position of a key
+cache does not bring in the others.  One that does not fit is not there at all: streaming through a cache too small for
+it, it pushes its own beginning out before it is read again.
 """
 
 from collections.abc import Sequence
@@ -16,19 +17,28 @@ def hits(graph: OperatorGraph, capacity: float) -> Sequence[int]:
     if capacity <= 0:
         return [0] * len(graph)
     touched = 0
-    last: dict[int, int] = {}
+    last: dict[int, tuple[int, int]] = {}  # storage -> bytes touched in all at its last use, bytes of it that are there
     found: list[int] = []
     for op in graph.operators:
         cached = 0
-        reads = [(tensor.storage, tensor.nbytes) for tensor in op.inputs]
-        for storage, size in reads:
-            before = last.get(storage)
-            if before is not None and touched - before + size <= capacity:
-                cached += size
-        uses = reads + [(tensor.storage, tensor.nbytes) for tensor in op.outputs]
-        for _, size in uses:
-            touched += size
-        for storage, _ in uses:
-            last[storage] = touched
+        present: dict[int, int] = {}
+        for tensor in op.inputs:
+            size = tensor.nbytes
+            there = _there(last.get(tensor.storage), touched, size, capacity)
+            cached += min(size, there)
+            present[tensor.storage] = max(size, there, present.get(tensor.storage, 0))
+        for tensor in op.outputs:
+            there = present.get(tensor.storage) or _there(last.get(tensor.storage), touched, tensor.nbytes, capacity)
+            present[tensor.storage] = max(tensor.nbytes, there)
+        touched += sum(tensor.nbytes for tensors in (op.inputs, op.outputs) for tensor in tensors)
+        for storage, there in present.items():
+            last[storage] = (touched, there)
         found.append(min(cached, op.reads))
     return found
+
+
+def _there(before: tuple[int, int] | None, touched: int, size: int, capacity: float) -> int:
+    """Bytes of a storage that are still there after *touched* bytes in all, when *size* of it are about to be used."""
+    if before is None or touched - before[0] + size > capacity:
+        return 0
+    return before[1]

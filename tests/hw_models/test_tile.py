@@ -166,6 +166,19 @@ def test_what_was_just_written_is_still_there() -> None:
     assert list(hits(chain(100, 300, 10), 0)) == [0, 0, 0]
 
 
+def test_writing_one_position_does_not_bring_in_the_whole_cache() -> None:
+    # a cache of 1000 B: operator 0 writes 10 B of it, 1 reads all (10 B are there), 2 reads all (all are there)
+    graph = OperatorGraph(Workload("decode"))
+    cache = graph.add_storage("cache", Role.CACHE, 1000).id
+    whole, slice_ = Tensor(cache, (1000,), DType.INT8), Tensor(cache, (10,), DType.INT8)
+    for index, (inputs, outputs) in enumerate((((), (slice_,)), ((whole,), ()), ((whole,), ()))):
+        reads, writes = (sum(tensor.nbytes for tensor in each) for each in (inputs, outputs))
+        graph.add(
+            Operator(index, "", "x", OpKind.MOVE, Phase.FORWARD, inputs, outputs, 0, reads, writes, (), DType.INT8)
+        )
+    assert list(hits(graph, 10**6)) == [0, 10, 1000]
+
+
 def test_a_cached_operand_is_not_fetched() -> None:
     product = Product(64, 4096, 4096, 1, BF16, 2, 2)
     cold, hot = matmul(machine(H200), product), matmul(machine(H200), replace(product, cached=2 * 4096 * 4096))
