@@ -57,9 +57,9 @@ def run_lab(options: argparse.Namespace) -> int:
         check_writable(Path(options.json))
     chip = load_chip(options.chip, options.set)
     answer = _answer(options.number, chip)
-    _print(options.number, answer, chip, console)
-    if options.json:
+    if options.json:  # first: whoever reads the page may stop reading
         write_text(Path(options.json), json.dumps(as_json(options.number, answer, chip), indent=1) + "\n")
+    _print(options.number, answer, chip, console)
     return 0
 
 

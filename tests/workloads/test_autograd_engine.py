@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simulator.errors import OutputError, UsageError
-from workloads.autograd import MLP, SGD, AdamW, Linear, Tensor, cross_entropy, no_grad
+from workloads.autograd import MLP, SGD, AdamW, Linear, Tensor, cross_entropy, no_grad, softmax
 from workloads.autograd.draw import dot, draw, to_networkx
 from workloads.autograd.engine import reachable
 from workloads.autograd.functional import windows
@@ -146,6 +146,15 @@ def test_numpy_leaves_arithmetic_to_the_tensor() -> None:
     out = np.array([2.0, 3.0]) * leaf(1.0, 1.0)
     assert isinstance(out, Tensor)
     assert out.data.tolist() == [2.0, 3.0]
+    product = np.ones((2, 3)) @ Tensor(np.ones((3, 1)), requires_grad=True)
+    assert isinstance(product, Tensor)
+    assert product.operator == "matmul"
+
+
+def test_a_power_of_nought_is_flat_everywhere() -> None:
+    x = leaf(0.0, 2.0)
+    (x**0).sum().backward()
+    assert gradient(x).tolist() == [0.0, 0.0]
 
 
 def test_scalars_do_not_widen_float32() -> None:
@@ -213,6 +222,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: cross_entropy(two((2, 3))[0], [0.0, 1.0]), "cross entropy needs whole numbers as labels, got float64"),
     (lambda: two((2, 3))[0].sum(2), "sum: no axis 2 in shape (2, 3)"),
+    (lambda: softmax(two((2, 3))[0], 2), "softmax: no axis 2 in shape (2, 3)"),
     (lambda: two((2, 3))[0].reshape(4, 2), "reshape: 6 elements of shape (2, 3) do not fit into (4, 2)"),
     (lambda: two((2, 3))[0].transpose(0, 0), "transpose: (0, 0) is no order of the axes of shape (2, 3)"),
     (

@@ -10,11 +10,11 @@ from torch import nn
 
 from frontends import trace_training_step
 from hw_models import load_chip
-from simulator.dims import MatmulDims
+from simulator.dims import MatmulDims, RowDims
 from simulator.dtypes import DType
-from simulator.graph import OperatorGraph, OpKind, Phase, Role
+from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.simulation import simulate
-from workloads.autograd import MLP, SGD, AdamW, Tensor, cross_entropy
+from workloads.autograd import MLP, SGD, AdamW, Tensor, cross_entropy, softmax
 from workloads.autograd.export import owner_of, recording, touched
 from workloads.autograd.lab import step_graph
 from workloads.autograd.law import Case, cases, count
@@ -49,11 +49,16 @@ def theirs(sizes: tuple[int, ...], optimizer: str) -> OperatorGraph:
     )
 
 
+def rows_of(op: Operator) -> RowDims | None:
+    """Sizes of products differ: PyTorch keeps weights transposed."""
+    return op.dims if isinstance(op.dims, RowDims) else None
+
+
 @pytest.mark.parametrize("sizes", [(64, 128, 10), (16, 8), (32, 64, 64, 64, 4)], ids=str)
 @pytest.mark.parametrize(("make", "name"), [(AdamW, "adamw"), (SGD, "sgd")])
 def test_operator_for_operator_what_pytorch_does(sizes: tuple[int, ...], make: type[Optimizer], name: str) -> None:
     ours_list, theirs_list = (
-        [(op.phase, op.target, op.kind, op.flops, op.reads) for op in graph]
+        [(op.phase, op.target, op.kind, op.flops, op.reads, rows_of(op)) for op in graph]
         for graph in (ours(sizes, make), theirs(sizes, name))
     )
     assert ours_list == theirs_list
@@ -116,6 +121,17 @@ def test_the_same_step_takes_the_same_time_on_a_chip() -> None:
     assert mine.time == pytest.approx(other.time, rel=0.02)
     assert mine.peak_memory_bytes == pytest.approx(other.peak_memory_bytes, rel=0.02)
     assert mine.uncovered == {}
+
+
+def test_rows_by_the_axes_of_the_work() -> None:
+    x = Tensor(np.ones((2, 3, 4)))
+    with recording(MLP((4, 2), np.random.default_rng(0))) as step:
+        softmax(x, 1)
+        x.sum((0, 1))
+        x.mean(-1)
+        x.max()
+    # softmax along 3 elements that are 4 apart; 4 sums of 6; 6 means of 4; one maximum of 24
+    assert [op.dims for op in step.graph] == [RowDims(8, 3, 4), RowDims(4, 6, 4), RowDims(6, 4), RowDims(1, 24)]
 
 
 def test_a_type_of_the_device_replaces_numpys() -> None:

@@ -31,7 +31,9 @@ def test_lab_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # AdamW in bf16: 7 arrays of two bytes a parameter
     assert update["nbytes"] == 14 * 3 * (2048**2 + 2048)
     # 14 P bytes / 4.8 TB/s = 6 P rows FLOP / 989 TFLOP/s
-    assert data["update_outweighs_products_below_rows"] == pytest.approx(14 / 6 * 989.4e12 / 4.8e12, rel=1e-3)
+    turn = data["update_outweighs_products_below_rows"]
+    assert turn["data_sheet"] == pytest.approx(14 / 6 * 989.4e12 / 4.8e12, rel=1e-3)
+    assert turn["simulated"] > turn["data_sheet"]  # memory is the floor of the update, not its time
     for row in data["law"]:
         assert (row["backward"], row["recompute"]) == (row["backward_formula"], row["recompute_formula"])
     shown = capsys.readouterr().out

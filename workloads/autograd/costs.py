@@ -31,13 +31,13 @@ class Work:
     gathered: Sequence[AnyArray] | None = None
 
 
-def work_of(target: str, inputs: Sequence[AnyArray], outputs: Sequence[AnyArray]) -> Work:
-    """Return what the kernel *target* costs."""
+def work_of(target: str, inputs: Sequence[AnyArray], outputs: Sequence[AnyArray], axes: Sequence[int] = ()) -> Work:
+    """Return what the kernel *target* costs; *axes* are those that it works along."""
     if target in ("mm", "addmm"):
         return _product(inputs[-2], inputs[-1], outputs[0])
     if target in _ROW_FLOPS:
         data = inputs[0]
-        return Work(OpKind.REDUCTION, _ROW_FLOPS[target] * data.size, _rows(target, data, outputs[0]))
+        return Work(OpKind.REDUCTION, _ROW_FLOPS[target] * data.size, _rows(data, axes))
     if target == "nll_loss_forward":  # one score a row, and the labels
         scores, labels = inputs
         return Work(OpKind.REDUCTION, labels.size, RowDims(1, labels.size), (scores[:, 0], labels))
@@ -58,13 +58,12 @@ def _product(left: AnyArray, right: AnyArray, out: AnyArray) -> Work:
     return Work(OpKind.MATMUL, dims.flops, dims)
 
 
-def _rows(target: str, data: AnyArray, out: AnyArray) -> RowDims:
-    """Reductions along the first axis step over the others; along the last they do not."""
-    if "softmax" in target:
-        return RowDims(data.size // max(1, data.shape[-1]), data.shape[-1])
-    columns = data.size // max(1, out.size)
-    along_last = data.ndim == 0 or out.size == 1 or out.shape[-1:] != data.shape[-1:]
-    return RowDims(out.size, columns, 1 if along_last else data.shape[-1])
+def _rows(data: AnyArray, axes: Sequence[int]) -> RowDims:
+    """Sizes of work along *axes*; elements of a row are apart by what lies behind the last of them."""
+    along = {axis % data.ndim for axis in axes}
+    columns = prod(data.shape[axis] for axis in along)
+    inner = prod(data.shape[max(along, default=-1) + 1 :]) if along else 1
+    return RowDims(data.size // max(1, columns), columns, inner)
 
 
 def _move(target: str, inputs: Sequence[AnyArray], out: AnyArray) -> Work:

@@ -64,13 +64,13 @@ class Recorder:
             return self._dtype
         return _TYPES[array.dtype.name]
 
-    def launched(self, target: str, inputs: Sequence[AnyArray], outputs: Sequence[Array]) -> None:
+    def launched(self, target: str, inputs: Sequence[AnyArray], outputs: Sequence[Array], axes: Sequence[int]) -> None:
         """Append one operator.  Numbers without axes that no kernel has made are arguments of the launch."""
         given = [each for each in inputs if each.ndim or id(owner_of(each)) in self._ids]
         label = f"{STATE.module}/{target}" if STATE.module else target
         read = tuple(self._tensor(each, "input", Role.INPUT) for each in given)
         written = tuple(self._tensor(each, label, Role.ACTIVATION) for each in outputs)
-        work = work_of(target, given, outputs)
+        work = work_of(target, given, outputs, axes)
         operator = Operator(
             id=len(self.graph),
             module=STATE.module,

@@ -26,13 +26,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    out = k.softmax(x.data, axis)
-    return make("softmax", out, (x, lambda g: k.softmax_backward(g, out, axis)))
+    (along,) = x.axes("softmax", axis)
+    out = k.softmax(x.data, along)
+    return make("softmax", out, (x, lambda g: k.softmax_backward(g, out, along)))
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    out = k.log_softmax(x.data, axis)
-    return make("log_softmax", out, (x, lambda g: k.log_softmax_backward(g, out, axis)))
+    (along,) = x.axes("log_softmax", axis)
+    out = k.log_softmax(x.data, along)
+    return make("log_softmax", out, (x, lambda g: k.log_softmax_backward(g, out, along)))
 
 
 def cross_entropy(logits: Tensor, labels: npt.ArrayLike) -> Tensor:

@@ -18,10 +18,11 @@ _SQRT_HALF = 0.7071067811865476
 _DENSITY_AT_ZERO = 0.3989422804014327  # of the normal distribution: 1 / sqrt(2 pi)
 
 
-def kernel(target: str, changes: int = 0) -> Callable[[Callable[P, Array]], Callable[P, Array]]:
+def kernel(target: str, changes: int = 0, axes: int = 0) -> Callable[[Callable[P, Array]], Callable[P, Array]]:
     """Decorator: tell whoever watches that *target* has run.
 
     changes  the first that many of the kernel's lists of arrays are written in place (optimizers).
+    axes     place of the argument that says along which axes it works; 0 for kernels without.
     """
 
     def decorate(function: Callable[P, Array]) -> Callable[P, Array]:
@@ -30,7 +31,10 @@ def kernel(target: str, changes: int = 0) -> Callable[[Callable[P, Array]], Call
             result = function(*args, **kwargs)
             if STATE.watcher is not None:
                 outputs = list(_arrays(args[:changes])) if changes else [result]
-                STATE.watcher.launched(target, list(_arrays(args)), outputs)
+                along: Any = args[axes] if axes else ()
+                STATE.watcher.launched(
+                    target, list(_arrays(args)), outputs, (along,) if isinstance(along, int) else along
+                )
             return result
 
         return launch
@@ -155,17 +159,17 @@ def addmm(bias: Array, a: Array, b: Array) -> Array:
 # Along rows
 
 
-@kernel("sum")
+@kernel("sum", axes=1)
 def total(a: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:
     return np.asarray(a.sum(axis=axis, keepdims=keepdims))
 
 
-@kernel("mean")
+@kernel("mean", axes=1)
 def mean(a: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:
     return np.asarray(a.mean(axis=axis, keepdims=keepdims))
 
 
-@kernel("amax")
+@kernel("amax", axes=1)
 def amax(a: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:
     return np.asarray(a.max(axis=axis, keepdims=keepdims))
 
@@ -177,24 +181,24 @@ def amax_backward(g: Array, a: Array, out: Array, axis: tuple[int, ...]) -> Arra
     return np.asarray(g * hit / hit.sum(axis=axis, keepdims=True))
 
 
-@kernel("_softmax")
+@kernel("_softmax", axes=1)
 def softmax(a: Array, axis: int) -> Array:
     e = np.exp(a - a.max(axis=axis, keepdims=True))
     return np.asarray(e / e.sum(axis=axis, keepdims=True))
 
 
-@kernel("_softmax_backward_data")
+@kernel("_softmax_backward_data", axes=2)
 def softmax_backward(g: Array, out: Array, axis: int) -> Array:
     return np.asarray(out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
 
-@kernel("_log_softmax")
+@kernel("_log_softmax", axes=1)
 def log_softmax(a: Array, axis: int) -> Array:
     shifted = a - a.max(axis=axis, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
 
 
-@kernel("_log_softmax_backward_data")
+@kernel("_log_softmax_backward_data", axes=2)
 def log_softmax_backward(g: Array, out: Array, axis: int) -> Array:
     return np.asarray(g - np.exp(out) * g.sum(axis=axis, keepdims=True))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator.dtypes import DType
-from simulator.graph import OperatorGraph, Phase, Workload
+from simulator.graph import OperatorGraph, OpKind, Phase, Workload
 from simulator.hardware import Chip
 from simulator.result import Result
 from simulator.simulation import simulate
@@ -52,17 +52,17 @@ def answer(chip: Chip) -> LabAnswer:
     wide = simulate(step_graph(WIDE, WIDE_BATCH), chip)
     tried = [(case, count(graph := case.graph()), simulate(graph, chip).peak_memory_bytes) for case in cases()]
     costs = phase_costs(wide)
-    rows = update_rows(chip)
+    rows, even = update_rows(chip), even_rows(wide)
     return LabAnswer(
         question="what do forward, backward and update of a training step cost?",
         sentence=_sentence(costs, rows, chip, reached, took),
         tables=(_cost_table(small, wide, chip), _law_table(tried)),
         bound=wide.bound,
-        verdict=_verdict(wide, costs, rows),
+        verdict=_verdict(wide, costs, rows, even),
         data={
             "digits": {"accuracy": reached, "seconds": took, "epochs": EPOCHS, **_step_data(small)},
             "wide": _step_data(wide),
-            "update_outweighs_products_below_rows": rows,
+            "update_outweighs_products_below_rows": {"data_sheet": rows, "simulated": even},
             "law": [_law_data(*each) for each in tried],
         },
     )
@@ -96,7 +96,7 @@ def _phase_cost(result: Result, phase: Phase) -> PhaseCost:
     return PhaseCost(
         phase="update" if phase is Phase.OPTIMIZER else str(phase),
         flops=sum(each.operator.flops for each in found),
-        products=sum(each.operator.flops for each in found if each.operator.kind == "matmul"),
+        products=sum(each.operator.flops for each in found if each.operator.kind is OpKind.MATMUL),
         nbytes=sum(each.operator.nbytes for each in found),
         seconds=sum(each.end - each.start for each in found) / PS_PER_SECOND,
         bound=max(bounds, key=lambda resource: bounds[resource]),
@@ -125,7 +125,7 @@ def _sentence(costs: list[PhaseCost], rows: float, chip: Chip, reached: float, t
         f"Backward takes {backward.products / forward.products:.2f} times the products of forward (2 - 1/{layers}: "
         f"the first of {layers} layers needs no gradient of its input), and the update "
         f"{update.flops / forward.flops:.2%} of its FLOP but {update.nbytes / forward.nbytes:.0%} of its bytes: below "
-        f"{rows:,.0f} rows a step the update alone keeps {chip.name} busier than all products. "
+        f"{rows:,.0f} rows a step the data sheet of {chip.name} lets it take longer than all products. "
         f"The same engine reads digits: {reached:.1%} right after {took:.1f} s of training."
     )
 
@@ -176,15 +176,23 @@ def _rule(case: Case) -> int:
     return 6 * case.parameters * ROWS
 
 
-def _verdict(wide: Result, costs: list[PhaseCost], rows: float) -> str:
+def _verdict(wide: Result, costs: list[PhaseCost], rows: float, even: float) -> str:
     update = costs[-1]
+    binds = "the memory" if update.bound is Resource.BANDWIDTH else "the vector units"
     return (
         f"Of a SoC training asks three things. The products of backward have transposed operands but the sizes of "
         f"forward: the same arrays, busy three times as long. What forward makes has to stay until backward: here "
         f"{decimal(kept_bytes(wide.graph), 'B')}, which recomputing trades for a third more products. The update does "
-        f"{update.flops / update.nbytes:.1f} FLOP a byte: no array helps it, only bandwidth, or {rows:,.0f} rows and "
-        f"more a step to spread it over."
+        f"{update.flops / update.nbytes:.1f} FLOP a byte, so arrays do not help; {binds} would have to, or more rows "
+        f"a step: it takes as long as all products at {rows:,.0f} rows if memory alone limits it, at about {even:,.0f} "
+        f"as simulated."
     )
+
+
+def even_rows(wide: Result) -> float:
+    """Rows at which the update takes as long as the products, whose time is taken to grow with the rows."""
+    products = sum(each.seconds for each in wide.operators if each.operator.kind is OpKind.MATMUL)
+    return wide.graph.workload.batch * phase_costs(wide)[-1].seconds / products
 
 
 def kept_bytes(graph: OperatorGraph) -> int:

@@ -18,8 +18,10 @@ Shape = tuple[int, ...]
 class Watcher(Protocol):
     """Somebody who wants to know what work is done; `workloads.autograd.export` has one."""
 
-    def launched(self, target: str, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[Array]) -> None:
-        """Be told of one kernel, after it has run."""
+    def launched(
+        self, target: str, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[Array], axes: Sequence[int]
+    ) -> None:
+        """Be told of one kernel, after it has run; *axes* are those that it works along, none if it has none."""
 
 
 class State(threading.local):

@@ -121,7 +121,7 @@ class Tensor:
         out = k.power(x, y)
 
         def of_base(g: Array) -> Array:
-            return to_a(k.mul(g, k.mul(y, k.power(x, np.asarray(y - 1)))))
+            return to_a(k.mul(g, k.mul(y, k.power(x, np.where(y == 0, 1, y - 1).astype(y.dtype)))))
 
         return make("pow", out, (a, of_base), (b, lambda g: to_b(k.mul(g, k.mul(out, k.log(x))))))
 
@@ -140,6 +140,9 @@ class Tensor:
             (self, lambda g: left_share(g, y, left)),
             (b, lambda g: right_share(g, x, right)),
         )
+
+    def __rmatmul__(self, other: Operand) -> "Tensor":
+        return _tensor(other, self) @ self
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -197,12 +200,12 @@ class Tensor:
 
     def _reduction(self, what: str, axis: Axes, keepdims: bool) -> tuple[tuple[int, ...], Share, int]:
         """Return the axes, what spreads a reduced array over them again, and how many elements each result has."""
-        axes = self._axes(what, axis)
+        axes = self.axes(what, axis)
         shape = self.shape
         kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
         return axes, lambda g: np.broadcast_to(g.reshape(kept), shape), prod(shape[i] for i in axes)
 
-    def _axes(self, what: str, axis: Axes) -> tuple[int, ...]:
+    def axes(self, what: str, axis: Axes) -> tuple[int, ...]:
         """Return *axis* as places counted from the front; UsageError for one that there is not."""
         given = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
         for each in given:
@@ -218,7 +221,7 @@ class Tensor:
 
     def transpose(self, *axes: int) -> "Tensor":
         """Reorder axes; without arguments the last two are swapped."""
-        order = self._axes("transpose", axes) if axes else (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+        order = self.axes("transpose", axes) if axes else (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
         if self.ndim < 2 or sorted(order) != list(range(self.ndim)):
             raise UsageError(f"transpose: {axes} is no order of the axes of shape {self.shape}")
         back = tuple(int(i) for i in np.argsort(order))
