@@ -45,8 +45,8 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(FULL): $(CORE)
-	@echo "== installing what the tests need: dev, hf and rtl extras, an HDL simulator"
-	$(PIP) -e '.[dev,hf,rtl]'
+	@echo "== installing what the tests need: dev, hf, rtl and labs extras, an HDL simulator"
+	$(PIP) -e '.[dev,hf,rtl,labs]'
 	sh rtl/install-tools.sh
 	@touch $@
 
