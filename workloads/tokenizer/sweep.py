@@ -71,7 +71,7 @@ def _fitting(config: Config, curve: Curve, use: Use) -> Use:
 
 
 def chips_with(dtype: DType, first: Chip | None = None) -> list[Chip]:
-    """Return *first* and the chips of the library, but for its namesake, that multiply *dtype* in their matrix units."""
+    """Return *first*, and the chips of the library but for its namesake, that have *dtype* in their matrix units."""
     chips = [load_chip(name) for name in chip_names()]
     if first is not None:
         chips = [first, *(chip for chip in chips if chip.name != first.name)]
