@@ -44,7 +44,7 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e .
 	@touch $@
 
-$(FULL): $(CORE)
+$(FULL): $(CORE) Makefile
 	@echo "== installing what the tests need: dev, hf, rtl and labs extras, an HDL simulator"
 	$(PIP) -e '.[dev,hf,rtl,labs]'
 	sh rtl/install-tools.sh
