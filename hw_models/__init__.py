@@ -3,7 +3,7 @@
 Importing it registers the compute models of this package with ``simulator.costs``.
 """
 
-from hw_models import roofline, tile
+from hw_models import array_model, roofline, tile
 from hw_models.loader import chip_names, load_chip
 
-__all__ = ["chip_names", "load_chip", "roofline", "tile"]
+__all__ = ["array_model", "chip_names", "load_chip", "roofline", "tile"]
