@@ -30,7 +30,8 @@ INSTALL = {
 }
 VERILATOR_MAKEFLAGS = (
     "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_COROUTINES=-fcoroutines "
-    "CFG_CXXFLAGS_STD=-std=gnu++20 CFG_LDLIBS_THREADS=-pthread"
+    "CFG_CXXFLAGS_STD=-std=gnu++20 CFG_LDLIBS_THREADS=-pthread "
+    "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"  # these runs are short: compiling takes longer than running
 )
 
 
@@ -115,7 +116,7 @@ def build(
             hdl_toplevel=module,
             parameters=dict(parameters),
             build_dir=folder,
-            build_args=[*(["-g2005-sv", "-Wall"] if simulator == "icarus" else ["-Wall", "-O3"]), *arguments],
+            build_args=[*(["-g2005-sv", "-Wall"] if simulator == "icarus" else ["-Wall"]), *arguments],
             timescale=("1ns", "1ps"),
             log_file=folder.with_suffix(".build.log"),
         )

@@ -13,7 +13,7 @@ SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (8, 8), (16, 16), (1, 4), (4, 
 TOPS = [Top(dataflow, rows, columns) for dataflow in ("ws", "os") for rows, columns in SHAPES]
 UNHIDDEN_TOPS = [Top("ws", rows, columns, hides_preload=False) for rows, columns in ((4, 4), (3, 5))]
 FLOAT_TOPS = [Top("ws", 4, 3, is_float=True), Top("os", 2, 3, is_float=True)]
-CROSS_CHECKED = [Top("ws", 4, 4), Top("os", 3, 5)]
+CROSS_CHECKED = [Top("ws", 4, 4), Top("os", 3, 5), Top("ws", 16, 16)]
 SEED = 20_260_701
 
 
