@@ -29,7 +29,7 @@ _SPLITS = (1, 2, 3, 4, 6, 8)
 _WARPS_ROWS = 64  # of a tile that share one read of the right operand from the core's own memory
 _LANE_COLUMNS = (64, 128, 256)  # for a product on the vector lanes
 _NARROW_STREAM = 0.6  # of the slowdown of unaligned arithmetic hits unaligned streams
-_VECTOR_ROWS = 4  # up to which an unaligned product goes row by row
+_VECTOR_ROWS = 4  # up to which a product goes row by row, unaligned or without matrix hardware
 _DOT_BYTES = 256  # of a dot product that keep a warp busy
 
 
@@ -80,6 +80,10 @@ def matmul(machine: Machine, work: Product) -> Timing:
     macs = machine.macs(work.dtype)
     if work.width < WIDEST and work.m <= _VECTOR_ROWS:
         best, detail = memory * (1 + work.m / work.width), "row by row, unaligned"
+    elif work.m <= _VECTOR_ROWS and 2 * (macs or 0) <= machine.flops(work.dtype):
+        # without matrix hardware there is no tile to fill: each lane has a dot product of its own
+        best = max(memory, work.flops / (cal.vector * machine.flops(work.dtype)))
+        detail = "row by row on the vector lanes"
     else:
         best, detail = _waves(machine, work, memory, macs)
     launch = cal.launch * machine.launch

@@ -274,3 +274,12 @@ _FIELDS: list[Callable[[Calibration], float]] = [lambda c: c.dram, lambda c: c.m
 def test_efficiencies_are_fractions(name: str) -> None:
     calibration = machine(load_chip(name)).calibration
     assert all(0 < field(calibration) <= 1 for field in _FIELDS)
+
+
+def test_a_row_without_matrix_hardware_streams_its_weights() -> None:
+    # An M4 has no matrix cells: 1 x 3072 x 768 needs 4.7 MFLOP of 3.76 TFLOP/s (1.3 us) and 4.7 MB of 120 GB/s (39 us).
+    graph = kernel_graph("gemm", DType.BF16, {"M": 1, "N": 3072, "K": 768})
+    assert graph is not None
+    (cost,) = TileModel(load_chip("apple-m4")).costs(graph)
+    assert cost.detail == "row by row on the vector lanes"
+    assert cost.memory <= cost.time <= 1.4 * cost.memory
