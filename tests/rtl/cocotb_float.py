@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Timer
 
-from tests.rtl import bf16_reference
+from hw_models.rtl_bench import bf16_reference
 
 COUNT = int(os.environ.get("RTL_CASES", "1"))
 SEED = int(os.environ.get("RTL_SEED", "1"))

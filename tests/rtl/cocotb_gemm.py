@@ -12,11 +12,11 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from hw_models.rtl_bench.bench import PHASES, Bench, Duty
+from hw_models.rtl_bench.cases import Gemm, Top, extreme_gemms, gemm_of_shape, random_gemm, result_words
 from hw_models.systolic.array import Array, Dataflow
 from hw_models.systolic.cycles import phases
 from hw_models.systolic.stepper import play
-from tests.rtl.rtl_bench import PHASES, Bench, Duty
-from tests.rtl.rtl_cases import Gemm, Top, extreme_gemms, gemm_of_shape, random_gemm, result_words
 
 TOP = Top(**json.loads(os.environ.get("RTL_TOP", '{"dataflow": "ws", "rows": 2, "columns": 2}')))
 SEED = int(os.environ.get("RTL_SEED", "1"))

@@ -8,8 +8,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles
 
-from tests.rtl.rtl_bench import Bench, Duty
-from tests.rtl.rtl_cases import Top, gemm_of_shape, result_words
+from hw_models.rtl_bench.bench import Bench, Duty
+from hw_models.rtl_bench.cases import Top, gemm_of_shape, result_words
 
 TOP = Top(**json.loads(os.environ.get("RTL_TOP", '{"dataflow": "ws", "rows": 2, "columns": 2}')))
 SHAPE = tuple(json.loads(os.environ.get("RTL_SHAPE", "[1, 1, 1]")))

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.rtl import bf16_reference
-from tests.rtl.rtl_runner import build
+from hw_models.rtl_bench import bf16_reference
+from hw_models.rtl_bench.runner import build
 
 SEED = 16
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rtl.rtl_runner import RTL, search_path, tool
+from hw_models.rtl_bench.tools import RTL, search_path, tool
 
 pytestmark = pytest.mark.rtl
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rtl.rtl_cases import Top
-from tests.rtl.rtl_runner import build, run_gemms
+from hw_models.rtl_bench.cases import Top
+from hw_models.rtl_bench.runner import build
+from tests.rtl.rtl_gemms import run_gemms
 
 pytestmark = pytest.mark.rtl
 

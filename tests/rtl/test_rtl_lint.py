@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.rtl.rtl_runner import INSTALL, RTL, SOURCES, MissingToolError, search_path, tool, verilator_root
+from hw_models.rtl_bench.tools import INSTALL, RTL, SOURCES, MissingToolError, search_path, tool, verilator_root
 
 pytestmark = pytest.mark.rtl
 
@@ -51,7 +51,7 @@ def test_one_module_a_file_named_after_it_without_waivers() -> None:
 
 
 def test_a_missing_tool_is_named_with_its_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.rtl.rtl_runner.search_path", lambda: "")
+    monkeypatch.setattr("hw_models.rtl_bench.tools.search_path", lambda: "")
     for name, line in INSTALL.items():
         with pytest.raises(MissingToolError) as caught:
             tool(name)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from hw_models.rtl_bench.tools import SOURCES, search_path, tool
 from hw_models.systolic.area import array_area, cell_area
 from hw_models.systolic.array import Array, Dataflow
-from tests.rtl.rtl_runner import SOURCES, search_path, tool
 
 pytestmark = pytest.mark.rtl
 

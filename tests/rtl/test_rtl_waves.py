@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rtl.rtl_bench import PHASES
-from tests.rtl.rtl_cases import Top
-from tests.rtl.rtl_runner import RTL
+from hw_models.rtl_bench.bench import PHASES
+from hw_models.rtl_bench.cases import Top
+from hw_models.rtl_bench.tools import RTL
 from tests.rtl.waves import diagrams, record, samples
 
 REDRAW = "python -m tests.rtl.waves --diagrams rtl/diagrams"

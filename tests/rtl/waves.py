@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.rtl.rtl_bench import PHASES
-from tests.rtl.rtl_cases import Top
-from tests.rtl.rtl_runner import ROOT, SOURCES, build
+from hw_models.rtl_bench.bench import PHASES
+from hw_models.rtl_bench.cases import Top
+from hw_models.rtl_bench.runner import build
+from hw_models.rtl_bench.tools import ROOT, SOURCES
 
 SIGNALS = {
     "ws": ("s_weights_tvalid", "load", "s_activations_tvalid", "row_valid", "step", "result_valid", "m_results_tready"),

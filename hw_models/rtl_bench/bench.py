@@ -11,7 +11,7 @@ from typing import Any
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from tests.rtl.rtl_cases import Gemm, Top, Word, activation_words, weight_words
+from hw_models.rtl_bench.cases import Gemm, Top, Word, activation_words, weight_words
 
 PHASES = ("idle", "preload", "fill", "stream", "drain", "stall")
 """In the order of the codes on the port ``phase``."""

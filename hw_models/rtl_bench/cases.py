@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.rtl import bf16_reference
+from hw_models.rtl_bench import bf16_reference
 
 Matrix = npt.NDArray[Any]
 Word = tuple[int, bool]
