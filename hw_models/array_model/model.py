@@ -1,7 +1,7 @@
 """The ``systolic`` fidelity: products on the arrays cycle by cycle, everything else on the vector unit."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -20,6 +20,9 @@ from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph
 from simulator.hardware import Chip
 from simulator.units import PS_PER_SECOND
 
+Planner = Callable[[tuple[Place, ...], tuple[Product, ...], float, float, bool], Sequence[Plan]]
+"""Finds the best plan of each product, as `plan` does; the last two are off-chip bytes a step, and stalls or not."""
+
 _Key = tuple[Any, ...]
 
 
@@ -27,22 +30,27 @@ _Key = tuple[Any, ...]
 class SystolicModel:
     """Costs of operators on a *chip* with a systolic array; UsageError for a chip without one.
 
-    All products of a graph that are not known yet are planned together; each distinct one is planned once.
+    All products of a graph that are not known yet are planned together by *planner*; each distinct one once.
     """
 
     ideal = False
 
-    def __init__(self, chip: Chip) -> None:
+    def __init__(self, chip: Chip, planner: Planner = plan) -> None:
         if chip.matrix.array is None:
             raise UsageError(_refusal(chip))
         self._chip = chip
+        self._plan = planner
         self._known: dict[_Key, Cost] = {}
         self._places: dict[DType, tuple[Place, ...]] = {}
 
     def costs(self, graph: OperatorGraph) -> Sequence[Cost]:
         """One cost per operator of *graph*, in order."""
-        keys = [_key(op) for op in graph.operators]
-        new = {key: op for key, op in zip(keys, graph.operators, strict=True) if key not in self._known}
+        return self.price(graph.operators)
+
+    def price(self, operators: Sequence[Operator]) -> list[Cost]:
+        """One cost per operator, in order."""
+        keys = [cost_key(op) for op in operators]
+        new = {key: op for key, op in zip(keys, operators, strict=True) if key not in self._known}
         self._price(new)
         known = self._known
         return [known[key] for key in keys]
@@ -61,7 +69,7 @@ class SystolicModel:
                 self._known[key] = self._vector(op)
         for (dtype, stalls), products in asked.items():
             wanted = tuple(products.values())
-            found = plan(self._where(dtype), wanted, word_bytes(dtype), self._dram(dtype), stalls)
+            found = self._plan(self._where(dtype), wanted, word_bytes(dtype), self._dram(dtype), stalls)
             self._known |= {key: self._product(new[key], each) for key, each in zip(products, found, strict=True)}
 
     def _where(self, dtype: DType) -> tuple[Place, ...]:
@@ -99,7 +107,7 @@ class SystolicModel:
     def _attention(self, op: Operator, dims: AttentionDims) -> Cost:
         chip, floor, launch = self._chip, roofline_cost(self._chip, op), self._chip.overheads.launch
         where = self._where(op.dtype)
-        plans = plan(where, products_of_attention(dims), word_bytes(op.dtype), inf, stalls=False)
+        plans = self._plan(where, products_of_attention(dims), word_bytes(op.dtype), inf, False)
         found = attention(dims, op.dtype, tuple(plans), where[-1])
         softmax = int(found.softmax * PS_PER_SECOND / chip.vector_peak(op.dtype))
         arrays = self._ps(found.steps, op.dtype)
@@ -121,7 +129,8 @@ class SystolicModel:
         return replace(floor, time=floor.time + launch, launch=launch)
 
 
-def _key(op: Operator) -> _Key:
+def cost_key(op: Operator) -> _Key:
+    """Return what the cost of *op* depends on: operators with equal keys cost the same on any chip."""
     first = op.inputs[0].elements if op.inputs else 0
     return op.kind, op.dtype, op.dims, op.flops, op.reads, op.writes, first
 

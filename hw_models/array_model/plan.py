@@ -100,19 +100,28 @@ def plan(
     size    bytes of an element; *dram* off-chip bytes a step, of all arrays together (infinite: arithmetic alone).
     stalls  whether waits are worked out fold by fold; otherwise memory traffic runs beside the work as a whole.
     """
-    many = Products.of(products)
-    best: list[Plan | None] = [None] * len(products)
+    return plans(choices, products, size, (dram,), stalls)[0]
+
+
+def plans(
+    choices: tuple[Place, ...], products: tuple[Product, ...], size: float, drams: tuple[float, ...], stalls: bool
+) -> list[list[Plan]]:
+    """Return what `plan` does for each of *drams*; all together cost little more time than one of them."""
+    count = len(products)
+    many, speed = Products.of(products * len(drams)), np.repeat(np.array(drams), count)
+    best: list[Plan | None] = [None] * (count * len(drams))
     for place in choices:
         for parts in divisors(place.units):
             for wide, room in product(_WIDE if stalls else (1,), rooms(place.array, size, place.sram)):
                 if room.limit_for(wide) < 1:
                     continue
-                for index, one in _Candidates(many, place, parts, room, wide, size).costed(dram, stalls):
+                for index, one in _Candidates(many, place, parts, room, wide, size).costed(speed, stalls):
                     before = best[index]
                     if before is None or one.order < before.order:
                         best[index] = one
     assert None not in best  # places with room for one fold have a plan for everything
-    return [each for each in best if each is not None]
+    found = [each for each in best if each is not None]
+    return [found[start : start + count] for start in range(0, len(found), count)]
 
 
 class _Candidates:
@@ -132,12 +141,13 @@ class _Candidates:
         self.each, self.m, self.n = (extent[self.product, self.grid] for extent in (each, m, n))
         self.k, self.block = many.k[self.product], block[allowed]
 
-    def costed(self, dram: float, stalls: bool) -> Iterator[tuple[int, Plan]]:
-        """Yield the best candidate of each product."""
+    def costed(self, drams: Floats, stalls: bool) -> Iterator[tuple[int, Plan]]:
+        """Yield the best candidate of each product; *drams* has off-chip bytes a step for each of them."""
         own = self.product
+        dram = drams[own]
         extent = self.m if self.place.array.dataflow is Dataflow.WEIGHT else self.n
         full, rest = extent // self.block, extent % self.block
-        share = dram / self.parts / self.size if stalls else inf
+        share: Floats | float = dram / self.parts / self.size if stalls else inf
         work = _sum(self.each * full, self._work(self.block, share))
         work = _sum(1, work, self.each * (rest > 0), self._work(np.maximum(rest, 1), share))
         traffic = self.many.nbytes[own] + self._again(work) * self.size
@@ -159,7 +169,7 @@ class _Candidates:
                 ),
             )
 
-    def _work(self, length: Ints, share: float) -> "_Work":
+    def _work(self, length: Ints, share: Floats | float) -> "_Work":
         """What one block of *length* asks of one array that has *share* words of DRAM a step."""
         array, pads = self.place.array, self._pads()
         m, n = (length, self.n) if array.dataflow is Dataflow.WEIGHT else (self.m, length)

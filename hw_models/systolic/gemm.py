@@ -6,7 +6,7 @@ from typing import Any
 
 from hw_models.systolic.array import Array, Count, Mapping, Sizes, map_gemm
 from hw_models.systolic.cycles import Phases, folds, phases_of
-from hw_models.systolic.stalls import dram_traffic
+from hw_models.systolic.stalls import Bandwidth, dram_traffic
 from hw_models.systolic.traffic import Scratchpads, Words, sram_words
 
 
@@ -56,11 +56,11 @@ def run_gemm(
     n: Sizes,
     k: Sizes,
     scratchpads: Scratchpads | None = None,
-    bandwidth: float = math.inf,
+    bandwidth: Bandwidth = math.inf,
 ) -> Run:
     """Run C[m, n] = A[m, k] B[k, n] for one shape or for arrays of shapes.
 
-    bandwidth   words a cycle between DRAM and the scratchpads, shared by reads and writes
+    bandwidth   words a cycle between DRAM and the scratchpads, shared by reads and writes; one, or one a shape
 
     >>> run = run_gemm(Array(4, 4), m=7, n=5, k=9, scratchpads=Scratchpads(1024, 1024, 1024), bandwidth=4.0)
     >>> run.phases.cycles, run.stall_cycles, run.dram

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hw_models.systolic.array import Array, Convention, Count, Dataflow, Mapping, ceil_div, positive
 from hw_models.systolic.traffic import (
@@ -37,24 +38,29 @@ class Traffic:
     stall_cycles: Count
 
 
-def dram_traffic(array: Array, mapping: Mapping, pads: Scratchpads, bandwidth: float) -> Traffic:
-    """Return DRAM words and stall cycles with *bandwidth* words a cycle (infinite: no stalls).
+Bandwidth = float | npt.NDArray[np.float64]
+"""Words a cycle, or one number for each of the shapes; infinite: no stalls."""
+
+
+def dram_traffic(array: Array, mapping: Mapping, pads: Scratchpads, bandwidth: Bandwidth) -> Traffic:
+    """Return DRAM words and stall cycles with *bandwidth* words a cycle.
 
     The RTL's order of tiles is fixed; for SCALE-Sim's convention the better of the two orders is taken: the one
     with fewer stalls, then with fewer words.
     """
-    if not bandwidth > 0:
-        raise UsageError(f"DRAM bandwidth is {bandwidth} words a cycle, wanted more than 0")
+    least = np.min(bandwidth)
+    if not least > 0:
+        raise UsageError(f"DRAM bandwidth is {least} words a cycle, wanted more than 0")
     check_capacity(array, mapping, pads)
     halves = roles_of(array.dataflow, Scratchpads(pads.ifmap // 2, pads.filter // 2, pads.ofmap // 2))
     shape = np.broadcast(mapping.across, mapping.along, mapping.time).shape
     if math.prod(shape) <= CHUNK:  # an integer has the shape ()
         return _traffic(array, mapping, halves, bandwidth)
-    across, along, time = (
-        np.broadcast_to(extent, shape).ravel() for extent in (mapping.across, mapping.along, mapping.time)
+    across, along, time, speed = (
+        np.broadcast_to(each, shape).ravel() for each in (mapping.across, mapping.along, mapping.time, bandwidth)
     )
     parts = [
-        _traffic(array, Mapping(across[start:end], along[start:end], time[start:end]), halves, bandwidth)
+        _traffic(array, Mapping(across[start:end], along[start:end], time[start:end]), halves, speed[start:end])
         for start, end in ((start, start + CHUNK) for start in range(0, across.size, CHUNK))
     ]
     words = (np.concatenate([getattr(part.words, name) for part in parts]).reshape(shape) for name in _OPERANDS)
@@ -65,7 +71,7 @@ CHUNK = 8192
 """Shapes computed at once, so that the arrays in between stay in the processor's cache."""
 
 
-def _traffic(array: Array, mapping: Mapping, halves: Roles, bandwidth: float) -> Traffic:
+def _traffic(array: Array, mapping: Mapping, halves: Roles, bandwidth: Bandwidth) -> Traffic:
     if array.depth is not None:
         return _in_blocks(array, mapping, halves, bandwidth, array.depth)
     if array.convention is Convention.RTL:
@@ -87,7 +93,7 @@ def _better(one: Traffic, other: Traffic) -> Traffic:
 _OPERANDS = ("ifmap", "filter", "ofmap")
 
 
-def _in_blocks(array: Array, mapping: Mapping, halves: Roles, bandwidth: float, depth: int) -> Traffic:
+def _in_blocks(array: Array, mapping: Mapping, halves: Roles, bandwidth: Bandwidth, depth: int) -> Traffic:
     """Blocks of *depth* rows run one after the other and share nothing."""
     blocks, rest = mapping.time // depth, mapping.time % depth
     full, last = (
@@ -99,9 +105,9 @@ def _in_blocks(array: Array, mapping: Mapping, halves: Roles, bandwidth: float, 
     return Traffic(Words(*words), blocks * full.stall_cycles + some * last.stall_cycles)
 
 
-def _in_order(array: Array, mapping: Mapping, halves: Roles, bandwidth: float, order: Order) -> Traffic:
+def _in_order(array: Array, mapping: Mapping, halves: Roles, bandwidth: Bandwidth, order: Order) -> Traffic:
     words = dram_words(array, mapping, halves, order)
-    if math.isinf(bandwidth):
+    if not isinstance(bandwidth, np.ndarray) and math.isinf(bandwidth):
         return Traffic(words, 0 * words.total)
     lost = _lost(array, mapping, halves, bandwidth, order) + _exposed(array, mapping) / bandwidth
     return Traffic(words, _round_up(lost))
@@ -131,7 +137,7 @@ def _exposed(array: Array, mapping: Mapping) -> Count:
     return _least(mapping.across, array.rows) * _least(mapping.along, array.columns)
 
 
-def _lost(array: Array, mapping: Mapping, halves: Roles, bandwidth: float, order: Order) -> Any:
+def _lost(array: Array, mapping: Mapping, halves: Roles, bandwidth: Bandwidth, order: Order) -> Any:
     """Return the cycles by which the transfers of all folds outlast the folds.
 
     Words count as cycles of DRAM from the start.  The tile in the cells is charged to its own fold, but for the first.
