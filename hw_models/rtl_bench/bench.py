@@ -139,8 +139,8 @@ class Bench:
     def sink(self, duty: float) -> Sink:
         return Sink(Handles(self.dut, "m_results"), duty, self.rng)
 
-    async def run(self, gemm: Gemm, duty: Duty, beats: int) -> Run:
-        """Run *gemm* until *beats* result beats have come and the top is at rest again."""
+    async def run(self, gemm: Gemm, duty: Duty, beats: int, limit: int = 30_000) -> Run:
+        """Run *gemm* until *beats* result beats have come and the top is at rest again, for at most *limit* cycles."""
         dut = self.dut
         sources = [
             self.source("weights", weight_words(self.top, gemm), duty.weights),
@@ -157,7 +157,7 @@ class Bench:
         for port in ports:
             port.sample()
             port.drive()
-        run = await self._until_done(sources, sink, beats)
+        run = await self._until_done(sources, sink, beats, limit)
         assert [source.taken for source in sources] == [len(source.words) for source in sources], "words left over"
         dut.m_results_tready.value = 0
         return run
@@ -168,7 +168,7 @@ class Bench:
         self.dut.start.value = 1
         self.dut.clear_counters.value = 1
 
-    async def _until_done(self, sources: list[Source], sink: Sink, beats: int) -> Run:
+    async def _until_done(self, sources: list[Source], sink: Sink, beats: int, limit: int) -> Run:
         dut = self.dut
         ports: list[Source | Sink] = [*sources, sink]
         trace: list[str] = []
@@ -185,7 +185,7 @@ class Bench:
                 waits += sink.blocked or any(source.starved for source in sources)
             for port in ports:
                 port.drive()
-            assert len(trace) < 30_000, "never came to an end"
+            assert len(trace) < limit, "never came to an end"
         assert len(sink.words) == beats, f"{len(sink.words)} result beats, wanted {beats}"
         counts = {name: int(getattr(dut, f"cycles_{name}").value) for name in (*PHASES, "total")}
         return Run(sink.words, counts, trace, waits)

@@ -1,7 +1,7 @@
 """GEMMs for the RTL: shapes, operands, the words that the tops take and give, and the results to expect."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -71,6 +71,11 @@ def gemm_of_shape(rng: random.Random, top: Top, m: int, n: int, k: int) -> Gemm:
     )
 
 
+def seeded_gemm(seed: int, top: Top, m: int, n: int, k: int) -> Gemm:
+    """Return the same random GEMM for the same *seed*, inside the simulator and outside."""
+    return gemm_of_shape(random.Random(seed), top, m, n, k)
+
+
 def extreme_gemms(top: Top) -> Iterator[Gemm]:
     """Yield the largest products of both signs, and a k of many folds with nothing but -128 x -128."""
     for left, right, k in ((-128, -128, top.rows), (-128, 127, 2 * top.rows + 1), (-128, -128, 40 * top.rows + 1)):
@@ -125,6 +130,19 @@ def expected(top: Top, gemm: Gemm) -> Matrix:
         return (gemm.a.astype(np.int64) @ gemm.b.astype(np.int64)).astype(np.int32)
     fold = top.rows if top.dataflow == "ws" else None
     return bf16_reference.matmul(gemm.a, gemm.b, fold)
+
+
+def matrix_of(top: Top, shape: tuple[int, int, int], words: Sequence[int]) -> Matrix:
+    """Put the data of the result beats together to C[m, n]: int32, or the bits of fp32."""
+    m, n, _ = shape
+    kind = np.dtype(np.uint32 if top.is_float else np.int32)
+    c = np.empty((m, n), dtype=kind)
+    beats = iter(words)
+    for rows, lanes in product(cut(m, top.rows if top.dataflow == "os" else top.depth), cut(n, top.columns)):
+        for row in range(rows.start, rows.stop):
+            lane = np.frombuffer(next(beats).to_bytes(4 * top.columns, "little"), dtype=kind)
+            c[row, lanes] = lane[: lanes.stop - lanes.start]
+    return c
 
 
 def _beats(tile: Matrix) -> list[Word]:
