@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from simulator.hardware import (
+    Attojoules,
     Bytes,
     BytesPerSecond,
     Chip,
@@ -15,7 +16,7 @@ from simulator.hardware import (
     SquareMillimetres,
     Watts,
 )
-from simulator.units import binary, decimal, seconds
+from simulator.units import binary, decimal, joules, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ def _passages(section: Any, path: str) -> Iterator[Passage]:
     plain = [(_join(path, name), _text(value, hints[name])) for name, value in values if not _inner(value)]
     mappings = [(name, value) for name, value in values if _is_table(value)]
     for name, table in mappings:
-        plain += [(_join(path, f"{name}.{key}"), _text(value, None)) for key, value in table.items()]
+        inner = get_args(hints[name])[-1]
+        plain += [(_join(path, f"{name}.{key}"), _text(value, inner)) for key, value in table.items()]
     yield Passage(path, getattr(section, "source", ""), tuple((name, text) for name, text in plain if text))
     for name, value in values:
         for key, inner in _sections(name, value):
@@ -98,4 +100,5 @@ _UNITS: tuple[tuple[Any, Callable[[int], str]], ...] = (
     (Watts, lambda value: decimal(value, "W", 4) if value < 10_000 else decimal(value, "W")),
     (SquareMillimetres, lambda value: f"{value} mm2"),
     (Picoseconds, lambda value: seconds(value, 6)),
+    (Attojoules, lambda value: joules(value, 6)),
 )

@@ -115,8 +115,6 @@ GROUPS = {
             "matmul.store": (0.5, 1),
             "matmul.unaligned": (2, 20),
             "matmul.vector": (0.4, 1),
-            "power.matrix.bf16": (600, 1300),
-            "power.matrix.fp8": (600, 1600),
             "power.exponent": (0.2, 1),
         },
     ),

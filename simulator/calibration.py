@@ -6,13 +6,10 @@ that nobody has measured.  A chip without a ``calibration`` section gets the val
 each of them comes from stands in ``docs`` and in the section of the chip that it was fitted on (h200).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
-
-from simulator.dtypes import DType
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -131,18 +128,14 @@ class VectorCalibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerCalibration:
-    """What the units would draw at their data-sheet rate, in watts; the cap then decides how fast they may go.
+    """How the clock falls when matrix units would draw more (``power.energy.matrix``) than the cap leaves.
 
-    matrix     by type of the operands; a type that is not named is never held back.
-    dram       the off-chip memory with its controllers.
     exponent   time grows with (power wanted / power allowed) ** exponent: 1 if energy for one operation is fixed,
                less because voltage falls with the clock.
     averaging  how far the controller looks at the mean power of a run and not at that of each kernel: 0 to 1.
     """
 
     __pydantic_config__ = _CLOSED
-    matrix: Mapping[DType, Positive] = field(default_factory=dict)
-    dram: NotNegative = 0.0
     exponent: Fraction = 0.7
     averaging: Annotated[float, Field(ge=0, le=1)] = 0.4
 

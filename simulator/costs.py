@@ -35,6 +35,7 @@ class Cost:
     memory    time of the off-chip traffic alone.
     traffic   bytes moved to and from the off-chip memory, re-fetches included.
     detail    how the model arrived at it, for a person: tile, waves, folds.
+    clock     part of the full clock that the power cap leaves to it.
     """
 
     unit: Unit
@@ -44,6 +45,7 @@ class Cost:
     memory: int
     traffic: int
     detail: str = ""
+    clock: float = 1.0
 
 
 class ComputeModel(Protocol):

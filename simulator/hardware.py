@@ -1,6 +1,6 @@
 """Hardware classes: what a chip is, as plain frozen data.  ``hw_models`` reads them from YAML files.
 
-Every quantity is an integer in base units behind the border: bytes, bytes per second, hertz, picoseconds.
+Every quantity is an integer in base units behind the border: bytes, bytes per second, hertz, picoseconds, attojoules.
 Peaks are derived (multiply-adds per cycle x clock x cores), never written down.
 """
 
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from simulator.calibration import Calibration
 from simulator.dtypes import DType
-from simulator.units import duration, quantity
+from simulator.units import duration, energy, quantity
 
 
 def _in(unit: str) -> BeforeValidator:
@@ -26,6 +26,7 @@ Hertz = Annotated[int, Field(gt=0), _in("Hz")]
 Watts = Annotated[int, Field(gt=0), _in("W")]
 SquareMillimetres = Annotated[int, Field(gt=0), _in("mm2")]
 Picoseconds = Annotated[int, Field(ge=0), BeforeValidator(duration)]
+Attojoules = Annotated[int, Field(ge=0), BeforeValidator(energy)]
 Count = Annotated[int, Field(gt=0, strict=True)]
 Efficiency = Annotated[float, Field(gt=0, le=1)]
 Source = Annotated[str, Field(min_length=10)]
@@ -126,13 +127,48 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Energies:
+    """What work costs above idle, at the full clock and voltage.
+
+    matrix  one FLOP of the matrix units, by the type of the operands; a type that is not listed costs as much as the
+            next one that is as wide or wider.
+    lanes   one FLOP of a matrix product on the vector lanes, operands in registers.
+    vector  one FLOP of everything else: its loads, stores, conversions and addresses come along.
+    cache   one byte that an operator reads or writes, wherever it lies: registers, caches, network.
+    dram    one byte, on top of that, that crosses to the off-chip memory.
+    """
+
+    __pydantic_config__ = _CLOSED
+    matrix: Annotated[Mapping[DType, Attojoules], Field(min_length=1)]
+    source: Source
+    lanes: Attojoules = 0
+    vector: Attojoules = 0
+    cache: Attojoules = 0
+    dram: Attojoules = 0
+
+    def matrix_flop(self, dtype: DType) -> int:
+        """Attojoules of one FLOP of the matrix units with operands of *dtype*."""
+        found = self.matrix.get(dtype)
+        if found is not None:
+            return found
+        wider = [known for known in self.matrix if known.bits >= dtype.bits]
+        return self.matrix[min(wider or self.matrix, key=lambda known: abs(known.bits - dtype.bits))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """Idle power and the cap that the board holds."""
+    """Idle power, the cap that the board holds, and what work costs; *energy* None if nobody knows."""
 
     __pydantic_config__ = _CLOSED
     cap: Watts
     source: Source
     idle: Watts | None = None
+    energy: Energies | None = None
+
+    @property
+    def headroom(self) -> int:
+        """Watts between idle and the cap, for work; idle counts as a sixth of the cap where it is not known."""
+        return self.cap - (self.cap // 6 if self.idle is None else self.idle)
 
 
 def _check_units(matrix: MatrixUnit, vector: VectorUnit) -> None:
@@ -146,6 +182,12 @@ def _check_units(matrix: MatrixUnit, vector: VectorUnit) -> None:
             raise ValueError(f"matrix.rate.{dtype}: less than one multiply-add a cycle in the whole array")
     if not vector.flops_per_cycle:
         raise ValueError("vector.flops_per_cycle: needs the rate of one type at least")
+
+
+def _check_power(power: Power | None) -> None:
+    """Raise ValueError if idling takes all the power."""
+    if power is not None and power.headroom <= 0:
+        raise ValueError(f"power: idle of {power.idle} W is not below the cap of {power.cap} W")
 
 
 class Execution(StrEnum):
@@ -188,6 +230,7 @@ class Chip:
     def __post_init__(self) -> None:
         """Refuse a chip on which nothing could run; the loader turns ValueError into SpecError with the path."""
         _check_units(self.matrix, self.vector)
+        _check_power(self.power)
         device = [name for name, level in self.memory.items() if level.scope == "device"]
         if len(device) != 1:
             raise ValueError(f"memory: needs exactly one level with 'scope: device', got {device or 'none'}")

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
+from simulator.energy import full_clock
 from simulator.graph import Workload
 from simulator.hardware import Chip
 from simulator.program import Mode
 from simulator.result import Result
-from simulator.units import decimal, seconds
+from simulator.units import decimal, joules, seconds
 from simulator.variants import Resource
 
 CONVENTIONS = (
@@ -54,7 +55,8 @@ class Headline:
 
 def headline(result: Result) -> Headline:
     """Sum up *result* in words."""
-    facts = [_time(result), _rate(result), _mfu(result), _bandwidth(result), _intensity(result), _memory(result)]
+    made = (_time, _rate, _mfu, _bandwidth, _intensity, _memory, _energy)
+    facts = [make(result) for make in made]
     return Headline(
         title=workload_title(result.graph.workload),
         machine=f"{result.chip.name}: {result.chip.description}; {result.mode} mode, {result.fidelity} model",
@@ -191,6 +193,20 @@ def _intensity(result: Result) -> Fact | None:
 
 def _memory(result: Result) -> Fact:
     return Fact("peak memory", decimal(result.peak_memory_bytes, "B"), fits(result))
+
+
+def _energy(result: Result) -> Fact | None:
+    """Energy with mean power and clock, where the description of the chip says what work costs."""
+    watts, power = result.average_watts, result.chip.power
+    if result.energy is None or watts is None or power is None:
+        return None
+    note = f"{watts:.0f} W on average of at most {power.cap} W"
+    full = full_clock(result.chip)
+    if result.clock_hertz < 0.995 * full:
+        note += f"; the cap holds the clock at {decimal(result.clock_hertz, 'Hz')} of {decimal(full, 'Hz')}"
+    if result.graph.workload.tokens:
+        note += f"; {joules(result.energy / result.graph.workload.tokens)} a token"
+    return Fact("energy", joules(result.energy), note)
 
 
 def _does_not_fit(result: Result) -> str:

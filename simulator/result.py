@@ -3,15 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from simulator.costs import Cost, Unit
+from simulator.energy import clock_of, full_clock, idle_energy, operator_energy
 from simulator.engine import Schedule
 from simulator.graph import Operator, OperatorGraph
 from simulator.hardware import Chip
 from simulator.memory import MemoryTimeline
 from simulator.program import Mode
-from simulator.units import PS_PER_SECOND
+from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 from simulator.variants import Resource
 
 
@@ -19,7 +21,8 @@ from simulator.variants import Resource
 class OperatorResult:
     """One operator of the graph with what became of it; *start* and *end* in picoseconds.
 
-    level  the memory level whose bandwidth binds, such as ``hbm``; empty where something else does.
+    level   the memory level whose bandwidth binds, such as ``hbm``; empty where something else does.
+    energy  attojoules above idle; None if the chip's energies are not known.
     """
 
     operator: Operator
@@ -28,6 +31,7 @@ class OperatorResult:
     level: str
     start: int
     end: int
+    energy: int | None
 
     @property
     def name(self) -> str:
@@ -72,7 +76,7 @@ class ModuleResult:
         return max(self.bounds, key=lambda resource: self.bounds[resource])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the sum of all energies is kept once it is known
 class Result:
     """One run of a graph on a chip.
 
@@ -128,6 +132,36 @@ class Result:
     @property
     def peak_memory_bytes(self) -> int:
         return self.memory.peak
+
+    @cached_property
+    def energy(self) -> int | None:
+        """Attojoules of the run, idle power included; None if the chip's energies are not known.
+
+        What spills crosses the host link at idle power: the host is not part of the chip.
+        """
+        total = idle_energy(self.time, self.chip)
+        for operator, cost in zip(self.graph.operators, self.costs, strict=True):
+            each = operator_energy(operator, cost, self.chip)
+            if total is None or each is None:
+                return None
+            total += each
+        return total
+
+    @property
+    def energy_joules(self) -> float | None:
+        return None if self.energy is None else self.energy / AJ_PER_JOULE
+
+    @property
+    def average_watts(self) -> float | None:
+        """Mean power of the run; None if the chip's energies are not known or nothing takes time."""
+        return None if self.energy_joules is None or not self.time else self.energy_joules / self.seconds
+
+    @property
+    def clock_hertz(self) -> float:
+        """Mean clock of the cores, weighted by time; below the full one where the power cap holds it down."""
+        full = full_clock(self.chip)
+        lost = sum((full - clock_of(cost, self.chip)) * cost.time for cost in self.costs if cost.clock < 1)
+        return full - lost / self.time if self.time else full
 
     @property
     def operators(self) -> "OperatorResults":
@@ -208,6 +242,7 @@ class OperatorResults(Sequence[OperatorResult]):
             result.operator_levels[index],
             result.schedule.start[index],
             result.schedule.end[index],
+            operator_energy(result.graph.operators[index], result.costs[index], result.chip),
         )
 
     def __iter__(self) -> Iterator[OperatorResult]:

@@ -2,14 +2,16 @@
 
 seconds              time of the run, spill included
 peak_memory_bytes    most bytes in use at once; ``capacity`` holds the device's size, ``fits`` and ``overflow_bytes``
-energy_joules        null until an energy model is known
+energy_joules        of the run, idle power included; ``average_watts``; both null if the chip's energies are not known
+clock_hertz          mean clock of the cores; below the full one where the power cap holds it down
 bound                the verdict: compute, bandwidth, launch, capacity or interconnect
 bounds               seconds by binding resource along the critical path; they add up to ``seconds``
 savings_seconds      time saved if the resource were infinite; ``level_savings_seconds`` for the bandwidth of one memory
                      level alone; ``elasticity`` relative change for a relative change
 tokens_per_second, mfu, bandwidth_use, model_flops, traffic_bytes
 operators            one object each: id, name, module, target, kind, phase, unit, start_seconds, seconds, bound, level
-                     (of memory, where bandwidth binds), flops, reads, writes, traffic_bytes, dtype, dims, detail
+                     (of memory, where bandwidth binds), flops, reads, writes, traffic_bytes, energy_joules (above
+                     idle), dtype, dims, detail
 modules              one object each: module, operators, seconds, flops, traffic_bytes, bound, bounds
 uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
 memory               bytes by role at the peak
@@ -23,7 +25,7 @@ from typing import Any
 
 from simulator.output import write_text
 from simulator.result import ModuleResult, OperatorResult, Result
-from simulator.units import PS_PER_SECOND
+from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 from simulator.version import VERSION
 
 
@@ -46,7 +48,9 @@ def as_dict(result: Result) -> dict[str, Any]:
         "bandwidth_use": result.bandwidth_use,
         "model_flops": result.graph.model_flops,
         "traffic_bytes": result.traffic,
-        "energy_joules": None,
+        "energy_joules": result.energy_joules,
+        "average_watts": result.average_watts,
+        "clock_hertz": result.clock_hertz,
         "bound": result.bound,
         "bounds": result.bounds,
         "savings_seconds": {str(key): ps / PS_PER_SECOND for key, ps in result.savings.items()},
@@ -97,6 +101,7 @@ def _operator(each: OperatorResult) -> dict[str, Any]:
         "reads": op.reads,
         "writes": op.writes,
         "traffic_bytes": each.cost.traffic,
+        "energy_joules": None if each.energy is None else each.energy / AJ_PER_JOULE,
         "dtype": op.dtype,
         "dims": asdict(op.dims) if op.dims is not None else None,
         "detail": each.cost.detail,

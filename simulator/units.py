@@ -1,9 +1,9 @@
 """Quantities with units, read once at the border and plain integers inside.
 
 A description file writes ``80 GB`` or ``3.35 TB/s``.  Inside the simulator there are only integers in
-base units: bytes, bytes per second, FLOP per second, hertz, and picoseconds for time.  Decimal prefixes
-(k, M, G, T, P) are powers of 1000, binary ones (Ki, Mi, Gi, Ti) powers of 1024, and case counts, so that
-``Gb`` cannot pass for ``GB``.
+base units: bytes, bytes per second, FLOP per second, hertz, picoseconds for time, attojoules for energy.
+Decimal prefixes (k, M, G, T, P) are powers of 1000, binary ones (Ki, Mi, Gi, Ti) powers of 1024, and case
+counts, so that ``Gb`` cannot pass for ``GB``.
 """
 
 import re
@@ -15,8 +15,10 @@ _PREFIX = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip
 _TIME = {"s": 10**12, "ms": 10**9, "us": 10**6, "ns": 10**3, "ps": 1}
+_ENERGY = {"J": 10**18, "mJ": 10**15, "uJ": 10**12, "nJ": 10**9, "pJ": 10**6, "fJ": 10**3, "aJ": 1}
 
 PS_PER_SECOND = 10**12
+AJ_PER_JOULE = 10**18
 
 
 def quantity(text: object, unit: str) -> int:
@@ -49,6 +51,20 @@ def duration(text: object) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a time (expected the form '3.1 us'; units are s, ms, us, ns, ps)")
     return _whole(Fraction(match[1]) * _TIME[match[2]], text, "ps")
+
+
+def energy(text: object) -> int:
+    """Return *text*, such as ``"1.08 pJ"``, in attojoules.
+
+    >>> energy("1.08 pJ"), energy("625 fJ")
+    (1080000, 625000)
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"needs a unit: write '{text} pJ' or '{text} fJ', not a bare {text!r}")
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(J|mJ|uJ|nJ|pJ|fJ|aJ)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an energy (expected the form '1.08 pJ'; units are {', '.join(_ENERGY)})")
+    return _whole(Fraction(match[1]) * _ENERGY[match[2]], text, "aJ")
 
 
 def _whole(value: Fraction, text: str, unit: str) -> int:
@@ -100,12 +116,26 @@ def seconds(picoseconds: float, digits: int = 4) -> str:
     >>> seconds(3_100_000), seconds(0), seconds(2_638_750_000), seconds(1.5e12)
     ('3.1 us', '0 s', '2.639 ms', '1.5 s')
     """
-    if picoseconds == 0:
-        return "0 s"
-    for unit, scale in _TIME.items():
-        if abs(picoseconds) >= scale * (1 - 0.5 * 10**-digits):
-            return f"{_short(picoseconds / scale, digits)} {unit}"
-    return f"{_short(picoseconds, digits)} ps"
+    return _named(picoseconds, _TIME, digits)
+
+
+def joules(attojoules: float, digits: int = 3) -> str:
+    """Write an energy, given in attojoules, with the unit that reads best.
+
+    >>> joules(1_080_000), joules(0), joules(2.7029e18)
+    ('1.08 pJ', '0 J', '2.7 J')
+    """
+    return _named(attojoules, _ENERGY, digits)
+
+
+def _named(value: float, units: dict[str, int], digits: int) -> str:
+    """*value*, given in the last of *units*, in the first of them that it fills."""
+    if value == 0:
+        return f"0 {next(iter(units))}"
+    for unit, scale in units.items():
+        if abs(value) >= scale * (1 - 0.5 * 10**-digits):
+            return f"{_short(value / scale, digits)} {unit}"
+    return f"{_short(value, digits)} {next(reversed(units))}"
 
 
 def _short(value: float, digits: int) -> str:

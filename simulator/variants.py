@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from simulator.hardware import Chip, MemoryLevel
+from simulator.hardware import Chip, MemoryLevel, Power
 
 INFINITE = 10**6  # times more of a resource than a chip has: its share of the time is then below a picosecond
 
@@ -22,7 +22,7 @@ class Resource(StrEnum):
 def scaled(chip: Chip, resource: Resource, factor: float) -> Chip:
     """Return *chip* with *factor* times as much of *resource*; launch overheads get shorter by the factor.
 
-    compute       clocks of the matrix and vector units.
+    compute       clocks of the matrix and vector units, which draw no more for it: energy for one operation falls.
     bandwidth     of every memory level.
     launch        the fixed times around operators, on the device and on the host.
     capacity      of the on-chip levels: what is refetched because they are too small.
@@ -33,7 +33,18 @@ def scaled(chip: Chip, resource: Resource, factor: float) -> Chip:
 
 def _compute(chip: Chip, factor: float) -> Chip:
     matrix = replace(chip.matrix, clock=int(chip.matrix.clock * factor))
-    return replace(chip, matrix=matrix, vector=replace(chip.vector, clock=int(chip.vector.clock * factor)))
+    vector = replace(chip.vector, clock=int(chip.vector.clock * factor))
+    return replace(chip, matrix=matrix, vector=vector, power=_frugal(chip.power, factor))
+
+
+def _frugal(power: Power | None, factor: float) -> Power | None:
+    """*power* with arithmetic that needs *factor* times less energy; otherwise the cap would take back the speed."""
+    if power is None or power.energy is None:
+        return power
+    old = power.energy
+    matrix = {dtype: int(each / factor) for dtype, each in old.matrix.items()}
+    less = replace(old, matrix=matrix, lanes=int(old.lanes / factor), vector=int(old.vector / factor))
+    return replace(power, energy=less)
 
 
 def _levels(chip: Chip, change: Callable[[MemoryLevel], MemoryLevel]) -> Chip:

@@ -9,7 +9,7 @@ from math import inf
 from simulator.calibration import Calibration, MatmulCalibration, RowCalibration, VectorCalibration
 from simulator.dtypes import DType
 from simulator.hardware import Chip, Execution
-from simulator.units import PS_PER_SECOND
+from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 
 _PLAIN_ROWS = RowCalibration(passes=1.0, latency=0.0, element_latency=0.0, cycles=0.0, row_cycles=0.0)
 _EXACT = Calibration(
@@ -76,9 +76,7 @@ class Machine:
         put(self, "scratch", _scratch_bandwidth(chip))
         put(self, "on_chip", _on_chip(chip))
         put(self, "resident", cal.resident * _cache_capacity(chip))
-        power = chip.power
-        idle = 0 if power is None else power.idle if power.idle is not None else power.cap // 6
-        put(self, "headroom", float(power.cap - idle) if power is not None else 0.0)
+        put(self, "headroom", float(chip.power.headroom) if chip.power is not None else 0.0)
 
     def macs(self, dtype: DType) -> float | None:
         """Multiply-adds per picosecond of all matrix units; None if they have no mode for *dtype*."""
@@ -89,12 +87,12 @@ class Machine:
         """Vector FLOP per picosecond."""
         return self.chip.vector_peak(dtype) / PS_PER_SECOND
 
-    def watts(self, dtype: DType, flops: int, traffic: float, time: float) -> float:
-        """Watts above idle that *flops* and *traffic* bytes would draw if they took *time*; fp16 draws as bf16."""
-        power = self.calibration.power
-        full = power.matrix.get(DType.BF16 if dtype is DType.FP16 else dtype, 0.0)
-        arithmetic = full * flops / (self.chip.peak(dtype) / PS_PER_SECOND) if full else 0.0
-        return (arithmetic + power.dram * traffic / self.floor) / time
+    def watts(self, dtype: DType, flops: int, time: float) -> float:
+        """Watts above idle that *flops* of the matrix units would draw if they took *time*; 0 if nobody knows."""
+        power = self.chip.power
+        if power is None or power.energy is None or self.macs(dtype) is None:
+            return 0.0
+        return power.energy.matrix_flop(dtype) * flops / AJ_PER_JOULE / (time / PS_PER_SECOND)
 
     def slowdown(self, watts: float, mean: float) -> float:
         """Times by which the cap makes a kernel longer that wants *watts*, in a run that wants *mean* watts."""

@@ -88,7 +88,7 @@ def matmul(machine: Machine, work: Product) -> Timing:
         best, detail = _waves(machine, work, memory, macs)
     launch = cal.launch * machine.launch
     rate = macs or machine.flops(work.dtype) / 2
-    watts = machine.watts(work.dtype, work.flops, dram, launch + best)
+    watts = machine.watts(work.dtype, work.flops, launch + best)
     return Timing(launch + best, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail, watts)
 
 

@@ -90,7 +90,7 @@ class _Priced:
 
 def _longer(priced: _Priced, factor: float) -> Cost:
     detail = f"{priced.cost.detail}, {factor:.3g}x by the power cap" if factor > 1.005 else priced.cost.detail
-    return replace(priced.cost, time=_up(priced.cost.time * factor), detail=detail)
+    return replace(priced.cost, time=_up(priced.cost.time * factor), detail=detail, clock=1 / factor)
 
 
 def _up(value: float) -> int:

@@ -114,7 +114,7 @@ def test_aliases_are_refused() -> None:
 
 def test_an_unknown_key_with_no_near_name_lists_them_all() -> None:
     assert faults(TOY.replace("execution: units", "power: {qqq: 1, cap: 1 W, source: made up here}")) == [
-        "power.qqq (line 29): unknown key; expected one of cap, source, idle"
+        "power.qqq (line 29): unknown key; expected one of cap, source, idle, energy"
     ]
 
 

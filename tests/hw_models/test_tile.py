@@ -24,7 +24,7 @@ from simulator.costs import Cost, Unit
 from simulator.dims import AttentionDims
 from simulator.dtypes import DType
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role, Tensor, Workload
-from simulator.hardware import Chip
+from simulator.hardware import Chip, Energies, Power
 from simulator.units import PS_PER_SECOND
 
 TOY, H200 = load_chip("systolic-toy"), load_chip("h200")
@@ -45,7 +45,15 @@ def plain(chip: Chip, **sections: Any) -> Chip:
     )
     overheads = replace(chip.overheads, launch=0)
     calibration = Calibration(dram=1.0, matmul=ideal, **sections)
-    return replace(chip, overheads=overheads, calibration=calibration)
+    return replace(chip, overheads=overheads, calibration=calibration, power=None)
+
+
+def drawing(watts: int, chip: Chip) -> Chip:
+    """*chip* whose matrix units draw *watts* above idle at their bf16 peak, on a board of 700 W that idles at 122 W."""
+    peak = chip.matrix_peak(BF16)
+    assert peak is not None
+    energy = Energies(matrix={BF16: watts * 10**18 // peak}, source="made up for this test")
+    return replace(chip, power=Power(cap=700, idle=122, energy=energy, source="made up for this test"))
 
 
 def test_one_wave_of_tiles_by_hand() -> None:
@@ -72,15 +80,17 @@ def test_power_stretches_a_product_by_the_root_of_what_is_wanted() -> None:
     # At its peak the product would draw 4 times the 700 - 122 W that the cap leaves: 4 ** 0.5 = twice as long.
     shape = {"M": 3072, "N": 2816, "K": 1024}
     fast = cost(plain(H200), "gemm", shape)
-    slow = cost(plain(H200, power=PowerCalibration(matrix={BF16: 4 * 578}, exponent=0.5)), "gemm", shape)
+    hungry = drawing(4 * 578, plain(H200, power=PowerCalibration(exponent=0.5)))
+    slow = cost(hungry, "gemm", shape)
     assert slow.time == pytest.approx(2 * fast.time, rel=1e-6)
+    assert slow.clock == pytest.approx(0.5, rel=1e-6)
+    assert fast.clock == 1
 
 
 def test_the_cap_looks_at_the_kernel_and_at_the_run() -> None:
     # 578 W are left.  Alone the kernel wants 4 times as much; a run that wants 578 W in the mean is not held back.
     # Half and half: sqrt(4 x 1) ** 0.5 = 1.41 times as long; a kernel that wants less is never held back.
-    power = PowerCalibration(matrix={BF16: 1000}, exponent=0.5, averaging=0.5)
-    chip = machine(plain(H200, power=power))
+    chip = machine(drawing(1000, plain(H200, power=PowerCalibration(exponent=0.5, averaging=0.5))))
     assert chip.slowdown(4 * 578, 578) == pytest.approx(2**0.5)
     assert chip.slowdown(4 * 578, 4 * 578) == pytest.approx(2)
     assert chip.slowdown(500, 4 * 578) == 1
