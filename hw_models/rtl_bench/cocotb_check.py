@@ -1,7 +1,7 @@
 """Runs inside the simulator: one GEMM on one top; what came out goes to a file, to be judged outside.
 
 The settings come from the environment: RTL_TOP (a Top as JSON), RTL_SHAPE (m, n, k as JSON), RTL_SEED, RTL_LIMIT (the
-cycles after which to give up), RTL_REPORT (file to write).  A run that breaks a rule of a port is reported as ``fault``.
+cycles after which to give up), RTL_REPORT (file to write).  A run that breaks a rule of a port reports it as ``fault``.
 """
 
 import json
