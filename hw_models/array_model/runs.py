@@ -123,9 +123,15 @@ def _with_name(error: UsageError, setup: Setup, layers: Sequence[Layer]) -> Usag
 def run_layers(setup: Setup, layers: Sequence[Layer]) -> list[Row]:
     """Run all *layers* on one array at once."""
     m, n, k = (np.array([getattr(layer, name) for layer in layers], dtype=np.int64) for name in "mnk")
-    run = run_gemm(setup.array, m, n, k, setup.pads, setup.bandwidth)
-    columns = {name: np.asarray(value).tolist() for name, value in _columns(run).items()}
-    return [_row(setup, layer, {name: value[at] for name, value in columns.items()}) for at, layer in enumerate(layers)]
+    return rows_of(layers, run_gemm(setup.array, m, n, k, setup.pads, setup.bandwidth))
+
+
+def rows_of(layers: Sequence[Layer], run: Run) -> list[Row]:
+    """Return a row for each of *layers*, which *run* has run."""
+    columns = {name: np.atleast_1d(np.asarray(value)).tolist() for name, value in _columns(run).items()}
+    return [
+        _row(run.array, layer, {name: value[at] for name, value in columns.items()}) for at, layer in enumerate(layers)
+    ]
 
 
 def _columns(run: Run) -> Row:
@@ -150,8 +156,7 @@ PHASES = ("preload", "fill", "stream", "drain")
 DRAM = ("dram_ifmap_reads", "dram_filter_reads", "dram_ofmap_writes")
 
 
-def _row(setup: Setup, layer: Layer, values: Row) -> Row:
-    array = setup.array
+def _row(array: Array, layer: Layer, values: Row) -> Row:
     phases = {name: values.pop(f"phase_{name}") for name in PHASES}
     what = {"id": layer.name, "m": layer.m, "n": layer.n, "k": layer.k}
     where = {"rows": array.rows, "columns": array.columns, "dataflow": str(array.dataflow)}
