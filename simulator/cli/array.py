@@ -7,11 +7,10 @@ keys hw_models/array_model/runs.py lists; for --gemm with time, bytes and verdic
 
 import argparse
 import json
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulator.cli import array_sweep
 from simulator.cli.gemm_options import accept_negative_values, one_of
 from simulator.errors import UsageError
 from simulator.version import VERSION
@@ -38,8 +37,7 @@ def add_parser(commands: Any) -> None:
     )
     accept_negative_values(parser)
     subcommands = parser.add_subparsers(dest="subcommand", metavar="[sweep]")
-    if find_spec("simulator.cli.array_sweep") is not None:
-        import_module("simulator.cli.array_sweep").add_parser(subcommands)
+    array_sweep.add_parser(subcommands)
     add = parser.add_argument
     add("--gemm", metavar="M,N,K", help="C[M, N] = A[M, K] B[K, N]: A is the ifmap, B the filter, C the ofmap")
     add("--data", metavar="CSV", help="many GEMMs, in the format of hw_models/data/scalesim")
