@@ -109,6 +109,9 @@ class VectorCalibration:
     first_byte  cycles until data flows; hidden by the rest of the traffic where there is much.
     strided     part of the bandwidth that a copy across rows reaches (a transpose made contiguous).
     addressed   elements per cycle and core of a kernel that works out each one's address (broadcast, permuted).
+    converted   elements per cycle and core of a kernel that converts each one it loads (operands of several types).
+    converting  cycles more until the first of them is there.
+    columns     bytes per cycle that one block draws which sums down 32 columns: a norm's gain and bias backwards.
     optimizer   parameters per cycle and core that a fused AdamW updates.
     unaligned   times slower a norm is whose rows are no multiple of 16 B.
     """
@@ -118,6 +121,9 @@ class VectorCalibration:
     first_byte: NotNegative = 900.0
     strided: Fraction = 0.14
     addressed: Positive = 1.0
+    converted: Positive = 1.5
+    converting: NotNegative = 1500.0
+    columns: Positive = 25.0
     optimizer: Positive = 0.5
     unaligned: Positive = 2.0
     norm: RowCalibration = field(default_factory=RowCalibration)

@@ -36,6 +36,7 @@ class Cost:
     traffic   bytes moved to and from the off-chip memory, re-fetches included.
     detail    how the model arrived at it, for a person: tile, waves, folds.
     clock     part of the full clock that the power cap leaves to it.
+    operations  of the vector lanes, where a model knows better than the operator's FLOP how many it takes.
     """
 
     unit: Unit
@@ -46,6 +47,7 @@ class Cost:
     traffic: int
     detail: str = ""
     clock: float = 1.0
+    operations: int = 0
 
 
 class ComputeModel(Protocol):

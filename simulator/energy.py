@@ -1,6 +1,6 @@
 """Energy of a run: what work costs above idle, operator by operator, and idle power over all of the time.
 
-    operator   FLOP x energy of the unit that does them + bytes x (cache) + off-chip bytes x (dram)
+    operator   FLOP (of the lanes: operations) x energy of the unit + bytes x cache + off-chip bytes x dram
                but no more than the power cap leaves in the time that the operator takes
     run        sum over operators + idle power x time
 
@@ -10,7 +10,7 @@ clock, because voltage falls with it; the model says so in one place only, the o
 
 from simulator.costs import Cost, Unit
 from simulator.graph import MATRIX_KINDS, Operator
-from simulator.hardware import Chip, Energies
+from simulator.hardware import Chip
 from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 
 _AJ_OF_WATT = AJ_PER_JOULE // PS_PER_SECOND  # attojoules of one watt in one picosecond
@@ -22,14 +22,10 @@ def operator_energy(operator: Operator, cost: Cost, chip: Chip) -> int | None:
     if power is None or power.energy is None:
         return None
     each = power.energy
-    work = operator.flops * _per_flop(operator, cost, each) + operator.nbytes * each.cache + cost.traffic * each.dram
+    on_matrix = operator.kind in MATRIX_KINDS and cost.unit is Unit.MATRIX
+    per_flop = each.matrix_flop(operator.dtype) if on_matrix else each.vector
+    work = max(operator.flops, cost.operations) * per_flop + operator.nbytes * each.cache + cost.traffic * each.dram
     return min(work, power.headroom * cost.time * _AJ_OF_WATT)
-
-
-def _per_flop(operator: Operator, cost: Cost, energies: Energies) -> int:
-    if operator.kind not in MATRIX_KINDS:
-        return energies.vector
-    return energies.matrix_flop(operator.dtype) if cost.unit is Unit.MATRIX else energies.lanes
 
 
 def idle_energy(time: int, chip: Chip) -> int | None:

@@ -132,8 +132,7 @@ class Energies:
 
     matrix  one FLOP of the matrix units, by the type of the operands; a type that is not listed costs as much as the
             next one that is as wide or wider.
-    lanes   one FLOP of a matrix product on the vector lanes, operands in registers.
-    vector  one FLOP of everything else: its loads, stores, conversions and addresses come along.
+    vector  one operation of one vector lane, a fused multiply-add counting as two.
     cache   one byte that an operator reads or writes, wherever it lies: registers, caches, network.
     dram    one byte, on top of that, that crosses to the off-chip memory.
     """
@@ -141,7 +140,6 @@ class Energies:
     __pydantic_config__ = _CLOSED
     matrix: Annotated[Mapping[DType, Attojoules], Field(min_length=1)]
     source: Source
-    lanes: Attojoules = 0
     vector: Attojoules = 0
     cache: Attojoules = 0
     dram: Attojoules = 0

@@ -43,8 +43,7 @@ def _frugal(power: Power | None, factor: float) -> Power | None:
         return power
     old = power.energy
     matrix = {dtype: int(each / factor) for dtype, each in old.matrix.items()}
-    less = replace(old, matrix=matrix, lanes=int(old.lanes / factor), vector=int(old.vector / factor))
-    return replace(power, energy=less)
+    return replace(power, energy=replace(old, matrix=matrix, vector=int(old.vector / factor)))
 
 
 def _levels(chip: Chip, change: Callable[[MemoryLevel], MemoryLevel]) -> Chip:

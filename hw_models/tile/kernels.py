@@ -155,12 +155,10 @@ _BUILDERS.update({name: _along_rows(name) for name in _ROWS})
 
 @_kernel("cast_fp32")
 def _cast(bench: Bench, shape: Shape) -> None:
-    """To fp32 and back: two kernels."""
+    """To fp32."""
     rows, columns = shape["R"], shape["C"]
-    wide = bench.add(
-        OpKind.MOVE, "aten._to_copy", (bench.tensor(rows, columns),), bench.tensor(rows, columns, dtype=DType.FP32)
-    )
-    bench.add(OpKind.MOVE, "aten._to_copy", (wide,), bench.tensor(rows, columns))
+    wide = bench.tensor(rows, columns, dtype=DType.FP32)
+    bench.add(OpKind.MOVE, "aten._to_copy", (bench.tensor(rows, columns),), wide)
 
 
 @_kernel("transpose")

@@ -31,6 +31,9 @@ _EXACT = Calibration(
         first_byte=0.0,
         strided=1.0,
         addressed=1e9,
+        converted=1e9,
+        converting=0.0,
+        columns=1e9,
         optimizer=1e9,
         unaligned=1.0,
         norm=_PLAIN_ROWS,
@@ -86,6 +89,14 @@ class Machine:
     def flops(self, dtype: DType) -> float:
         """Vector FLOP per picosecond."""
         return self.chip.vector_peak(dtype) / PS_PER_SECOND
+
+    def vector_watts(self, operations: float, nbytes: float, dram: float, time: float) -> float:
+        """Watts above idle that *operations* of the lanes draw in *time*, with *nbytes*, *dram* of them off-chip."""
+        energy = self.chip.power.energy if self.chip.power is not None else None
+        if energy is None or not time:
+            return 0.0
+        work = operations * energy.vector + nbytes * energy.cache + dram * energy.dram
+        return work / AJ_PER_JOULE / (time / PS_PER_SECOND)
 
     def watts(self, dtype: DType, flops: int, time: float) -> float:
         """Watts above idle that *flops* of the matrix units would draw if they took *time*; 0 if nobody knows."""

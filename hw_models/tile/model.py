@@ -15,9 +15,11 @@ from hw_models.tile.rows import Stream, pointwise, rows
 from hw_models.tile.timing import Timing
 from simulator.costs import Cost, Unit, register_model
 from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
+from simulator.dtypes import DType
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
 
+_FLOATS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
 
 
@@ -63,7 +65,8 @@ class TileModel:
         time, launch, compute, memory, traffic = (
             _up(value) for value in (timing.time, timing.launch, timing.compute, timing.memory, timing.traffic)
         )
-        cost = Cost(unit, max(time, launch, compute, memory), launch, compute, memory, traffic, timing.detail)
+        longest, done = max(time, launch, compute, memory), _up(timing.operations)
+        cost = Cost(unit, longest, launch, compute, memory, traffic, timing.detail, operations=done)
         return _Priced(cost, timing.watts)
 
     def _timing(self, op: Operator, cached: int, rows_apart: int) -> Timing:
@@ -138,7 +141,19 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
     aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % WIDEST == 0
     work = Stream(
-        name, op.reads, op.writes, op.flops, op.dtype, elements, cached, dims, strided, aligned, _addressed(op, name)
+        name,
+        op.reads,
+        op.writes,
+        op.flops,
+        op.dtype,
+        elements,
+        cached,
+        dims,
+        strided,
+        aligned,
+        _addressed(op, name),
+        _converted(op),
+        "norm_backward" in name and len(op.outputs) > 1,
     )
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)
@@ -150,6 +165,24 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     if "softmax" in name:
         return rows(chip, work, cal.softmax)
     return rows(chip, work, cal.reduction)
+
+
+def _converted(op: Operator) -> bool:
+    """Whether a kernel loads several floating types, or one that it stores in a wider type.
+
+    Libraries convert those element by element, with narrow loads; only the way from fp32 down has kernels of its own.
+    """
+    if op.kind not in (OpKind.POINTWISE, OpKind.MOVE):
+        return False
+    loaded = {each.dtype for each in op.inputs if each.dtype in _FLOATS and each.shape}
+    stored = {each.dtype for each in op.outputs if each.dtype in _FLOATS}
+    if len(loaded) > 1:
+        return True
+    return (
+        op.kind is OpKind.MOVE
+        and bool(loaded and stored)
+        and max(each.bits for each in loaded) < max(each.bits for each in stored)
+    )
 
 
 def _addressed(op: Operator, name: str) -> bool:

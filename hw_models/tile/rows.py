@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass
+from math import ceil
 
 from hw_models.tile.machine import Machine
 from hw_models.tile.timing import Timing, together
@@ -14,6 +15,7 @@ from simulator.dtypes import DType
 
 _SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
 _BLOCK = 2.0  # the same for one row's latency and the throughput of all
+_COLUMNS = 32  # that a block sums down
 _WARP_ROW = 1024  # elements up to which one warp does a row, with no exchange between warps
 _WIDER = 32  # times more threads for a long row
 _ELEMENT = {"gelu": 30, "silu": 21, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
@@ -29,6 +31,8 @@ class Stream:
     strided   whether neighbours in the output are no neighbours in the input.
     aligned   whether rows are multiples of 16 bytes.
     addressed whether operands are broadcast or permuted, so that each element's address is worked out.
+    converted whether elements are loaded in several types and converted one by one.
+    gains     whether a second kernel sums the gradient of a norm's parameters down the columns.
     """
 
     name: str
@@ -42,6 +46,8 @@ class Stream:
     strided: bool = False
     aligned: bool = True
     addressed: bool = False
+    converted: bool = False
+    gains: bool = False
 
 
 def pointwise(machine: Machine, work: Stream) -> Timing:
@@ -52,14 +58,26 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     dram = float(max(0, nbytes - work.cached))
     share = cal.strided if work.strided else 1.0
     memory = max(dram / machine.dram, nbytes / machine.cache) / share
-    compute = operations(work) / machine.flops(DType.FP32)
+    done = operations(work)
+    compute = done / machine.flops(DType.FP32)
     if work.addressed:
         rate = cal.optimizer if work.name == "adamw" else cal.addressed
         compute = max(compute, work.elements / rate * machine.cycle / machine.chip.cores)
+    if work.converted:
+        each = machine.cycle / machine.chip.cores / cal.converted
+        compute = max(compute, work.elements * each) + cal.converting * machine.cycle
     body = together(together(compute, memory, _SHARP), cal.first_byte * machine.cycle, _BLOCK)
     floor = work.flops / machine.flops(work.dtype)
-    detail = "strided copy" if work.strided else "address by element" if work.addressed else ""
-    return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
+    detail = _detail(work)
+    time = launch + max(body, floor)
+    watts = machine.vector_watts(done, nbytes, dram, time)
+    return Timing(time, launch, floor, dram / machine.floor, dram, detail, watts, done)
+
+
+def _detail(work: Stream) -> str:
+    if work.strided:
+        return "strided copy"
+    return "address by element" if work.addressed else "converted by element" if work.converted else ""
 
 
 def operations(work: Stream) -> float:
@@ -82,12 +100,27 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     again = 0.0 if kept else work.reads * (passes - 1) / machine.dram  # a gradient reads one of its two inputs again
     each = cal.held_cycles if kept and length > _WARP_ROW else cal.cycles
     memory = max(dram / machine.dram, nbytes / machine.cache) + again
-    busy = count * (cal.row_cycles + each * length) * cycle / cores
-    latency = _row_latency(cal, length) * cycle
+    across = work.dims.inner > 1  # neighbouring threads have neighbouring rows, and none waits for a row of its own
+    busy = count * ((0 if across else cal.row_cycles) + each * length) * cycle / cores
+    latency = 0.0 if across else _row_latency(cal, length) * cycle
     floor = work.flops / machine.flops(work.dtype)
     body = together(latency, slower * together(memory, busy, _BLOCK), _BLOCK)
     detail = f"{count} rows of {length}, {count / cores:.3g} a core"
-    return Timing(launch + max(body, floor), launch, floor, dram / machine.floor, dram, detail)
+    time = launch + max(body, floor)
+    if work.gains:
+        time += launch + _down_columns(machine, work)
+    done = max(float(work.flops), count * length * cal.cycles * machine.flops(DType.FP32) * cycle / cores)
+    watts = machine.vector_watts(done, nbytes, dram, time)
+    return Timing(time, launch, floor, dram / machine.floor, dram, detail, watts, done)
+
+
+def _down_columns(machine: Machine, work: Stream) -> float:
+    """Time of sums down all columns of what was read: a block has 32 columns, so that few cores have work."""
+    assert work.dims is not None
+    blocks = ceil(work.dims.columns / _COLUMNS)
+    waves = ceil(blocks / machine.chip.cores)
+    drawn = work.reads / blocks * waves / machine.calibration.vector.columns * machine.cycle
+    return max(drawn, work.reads / machine.dram)
 
 
 def _row_latency(cal: RowCalibration, length: int) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Timing:
     """Picoseconds and bytes of one operator, as floats, before they become a Cost; see Cost for their meaning.
 
-    watts  above idle that it would draw if nothing held it back.
+    watts       above idle that it would draw if nothing held it back.
+    operations  of the vector lanes, one instruction of one lane each; 0 where the FLOP say it all.
     """
 
     time: float
@@ -17,6 +18,7 @@ class Timing:
     traffic: float
     detail: str
     watts: float = 0.0
+    operations: float = 0.0
 
 
 def together(first: float, second: float, sharpness: float) -> float:

@@ -3,7 +3,7 @@
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -11,15 +11,16 @@ from typing import Any
 
 from hw_models.roofline import Roofline
 from hw_models.tile.kernels import kernel_graph, known_kernels
-from simulator.cli.validate_read import CONTEXT, GEMM, GENERATION, KERNELS, STEPS, Format, Measured
+from simulator.cli.validate_read import CONTEXT, ENERGY, GEMM, GENERATION, KERNELS, STEPS, Format, Measured
 from simulator.costs import compute_model
 from simulator.dtypes import DType
+from simulator.energy import idle_energy
 from simulator.errors import SpecError, UsageError, nearest
 from simulator.graph import OperatorGraph, Workload
 from simulator.hardware import Chip
 from simulator.program import Mode
 from simulator.simulation import simulate
-from simulator.units import PS_PER_SECOND
+from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 from simulator.variants import INFINITE, Resource, scaled
 
 _RESOURCES = (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH, Resource.CAPACITY)
@@ -62,6 +63,8 @@ def predict(
         if models is None:
             raise UsageError("a table of steps needs --models FILE: the file whose MODELS were measured")
         return _steps(rows, chip, fidelity, models)
+    if form is ENERGY:
+        return _energies(rows, chip, fidelity, models)
     return _kernels(form, rows, chip, fidelity)
 
 
@@ -79,7 +82,7 @@ def _kernels(form: Format, rows: Sequence[Measured], chip: Chip, fidelity: str) 
         time = sum(cost.time for cost in base.costs(graph))
         savings = {each: time - sum(cost.time for cost in model.costs(graph)) for each, model in others.items()}
         regime = str(max(savings, key=lambda each: savings[each])) if time else "none"
-        scale = PS_PER_SECOND * form.seconds
+        scale = PS_PER_SECOND * form.base
         roofline = sum(cost.time for cost in floor.costs(graph)) / scale
         found.append(Prediction(row, group, time / scale, roofline, regime))
     return found
@@ -138,12 +141,89 @@ def _steps(rows: Sequence[Measured], chip: Chip, fidelity: str, models: Path) ->
             continue
         compiled = mode == "compile"
         result = simulate(graph, chip, mode=Mode.GRAPH if compiled else mode, fidelity=fidelity)
-        scale = PS_PER_SECOND * STEPS.seconds
+        scale = PS_PER_SECOND * STEPS.base
         roofline = sum(cost.time for cost in Roofline(chip).costs(graph)) / scale
         regime = str(max(result.bounds_ps, key=lambda each: result.bounds_ps[each]))
         note, peak = _COMPILED if compiled else "", result.peak_memory_bytes
         found.append(Prediction(row, group, result.time / scale, roofline, regime, note, not compiled, peak))
     return found
+
+
+def _energies(rows: Sequence[Measured], chip: Chip, fidelity: str, models: Path | None) -> list[Prediction]:
+    """Energy of one call in a long row of calls; beside it, the power cap over the time of the plain roofline.
+
+    The host launches kernels one by one, ahead of the device: a call takes the longer of kernel and dispatch.  Whole
+    steps are captured graphs.
+    """
+    programs = Programs(models) if models else None
+    return [_energy(row, chip, fidelity, programs) for row in rows]
+
+
+def _energy(row: Measured, chip: Chip, fidelity: str, programs: "Programs | None") -> Prediction:
+    name, shape = row.values["op"], row.values["shape"]
+    if name == "idle":
+        return Prediction(row, name, None, None, "", "idle: what the chip's description is taken from", counted=False)
+    model, _, phase = name.rpartition(" ")
+    if phase in _BUILD:
+        if programs is None:
+            raise UsageError(f"line {row.line}: {name} needs --models FILE: the file whose MODELS were measured")
+        graph, note = programs.graph(
+            Measured(row.line, {"phase": phase, "model": model, "config": shape}, row.measured)
+        )
+        group, op_by_op = f"steps {phase}", False
+    else:
+        group, dtype, sizes = _energy_kernel(name, shape)
+        graph, note = _checked_kernel(row, group, dtype, sizes)
+        op_by_op = True
+    if graph is None:
+        return Prediction(row, group, None, None, "", note, counted=False)
+    result = simulate(_repeated(graph) if op_by_op else graph, chip, fidelity=fidelity)
+    if result.energy is None:
+        note = f"{chip.name} says nothing about energy: power.idle and power.energy are needed"
+        return Prediction(row, group, None, None, "", note, counted=False)
+    cap = chip.power.cap if chip.power is not None else 0
+    floor = sum(cost.time for cost in Roofline(chip).costs(graph)) / PS_PER_SECOND * cap
+    last = [result.operators[index] for index in range(len(result.operators) - len(graph), len(result.operators))]
+    time = max(last[-1].end - last[0].start, len(graph) * chip.overheads.host_dispatch) if op_by_op else result.time
+    idle = idle_energy(time, chip)
+    energy = (sum(each.energy or 0 for each in last) + (idle or 0)) / AJ_PER_JOULE
+    return Prediction(row, group, energy / ENERGY.base, floor / ENERGY.base, str(result.bound))
+
+
+def _energy_kernel(name: str, shape: dict[str, int]) -> tuple[str, DType, dict[str, int]]:
+    """Operator, type and sizes of a kernel as the table of energies names it.
+
+    ``gemm_fp8`` has its type in its name, others are bf16; ``n`` is a number of elements, ``S`` of queries and keys;
+    ``sdpa`` is the kernel that the framework takes by itself.
+    """
+    op, _, suffix = name.rpartition("_")
+    op, dtype = (op, DType(suffix)) if op and suffix in list(DType) else (name, DType.BF16)
+    sizes = dict(shape)
+    if "n" in sizes:
+        sizes |= {"R": 1, "C": sizes["n"]}
+    if "S" in sizes:
+        sizes |= {"Sq": sizes["S"], "Skv": sizes["S"], "Hkv": sizes.get("Hkv", sizes.get("H", 1))}
+    return "attention" if op == "sdpa" else op, dtype, sizes
+
+
+def _repeated(graph: OperatorGraph) -> OperatorGraph:
+    """The operators of *graph* twice, on the same tensors: what is small is still in the cache the second time."""
+    twice = OperatorGraph(graph.workload)
+    for storage in graph.storages:
+        twice.add_storage(storage.name, storage.role, storage.nbytes)
+    for shift in (0, len(graph)):
+        for op in graph:
+            twice.add(replace(op, id=op.id + shift, deps=tuple(each + shift for each in op.deps)))
+    return twice
+
+
+def _checked_kernel(row: Measured, op: str, dtype: DType, shape: dict[str, int]) -> tuple[OperatorGraph | None, str]:
+    """The operators of a kernel, or None and why not."""
+    try:
+        graph = kernel_graph(op, dtype, shape)
+    except KeyError as error:
+        raise SpecError(f"line {row.line}, column shape: {row.values['op']} needs a size {error.args[0]!r}") from None
+    return graph, "" if graph is not None else f"unknown operator {op!r}{nearest(op, known_kernels())}"
 
 
 class Programs:

@@ -13,17 +13,21 @@ from simulator.errors import SpecError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A kind of table: *columns* that it must have, the one with the measured *time*, its *unit* and seconds of it."""
+    """A kind of table: *columns* that it must have, the one with what was *measured*, and its *unit*.
+
+    base  seconds (joules for energies) of one unit.
+    """
 
     name: str
     columns: tuple[str, ...]
-    time: str
+    measured: str
     unit: str
-    seconds: float
+    base: float
 
 
 KERNELS = Format("kernels", ("op", "dtype", "shape", "us"), "us", "us", 1e-6)
 STEPS = Format("steps", ("phase", "model", "config", "mode", "ms"), "ms", "ms", 1e-3)
+ENERGY = Format("energies", ("op", "shape", "mJ_per_call"), "mJ_per_call", "mJ", 1e-3)
 GEMM = Format("gemm", ("dtype", "m", "n", "k", "latency_ms"), "latency_ms", "ms", 1e-3)
 CONTEXT = Format(
     "attention_context",
@@ -39,7 +43,7 @@ GENERATION = Format(
     "ms",
     1e-3,
 )
-FORMATS = (KERNELS, STEPS, GEMM, CONTEXT, GENERATION)
+FORMATS = (KERNELS, STEPS, ENERGY, GEMM, CONTEXT, GENERATION)
 _JSON = {"shape", "config"}
 _INTEGERS = {"m", "n", "k", "batch_size", "isl", "kv_len", "num_heads", "num_kv_heads", "head_dim"}
 
@@ -98,11 +102,11 @@ def _row(path: Path, line: int, form: Format, header: list[str], cells: list[str
             values[name] = _value(where, name, text, form)
         else:
             values[name] = text
-    return Measured(line, values, values[form.time])
+    return Measured(line, values, values[form.measured])
 
 
 def _value(where: str, name: str, text: str, form: Format) -> Any:
-    if name == form.time:
+    if name == form.measured:
         return _positive(where, text)
     if name in _JSON:
         return _sizes(where, text)
@@ -122,7 +126,7 @@ def _positive(where: str, text: str) -> float:
     except ValueError:
         raise SpecError(f"{where}: must be a number, got {text!r}") from None
     if not isfinite(number) or number <= 0:
-        raise SpecError(f"{where}: must be a time above zero, got {text!r}")
+        raise SpecError(f"{where}: must be a number above zero, got {text!r}")
     return number
 
 

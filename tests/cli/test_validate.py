@@ -81,6 +81,35 @@ def test_whole_steps_are_traced_and_predicted(tmp_path: Path) -> None:
     assert row["predicted_peak_bytes"] == pytest.approx(307491840, rel=0.2)
 
 
+ENERGY = DATA / "h200" / "energy.csv"
+
+
+def test_measured_energies_are_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for line in ENERGY.read_text().splitlines(keepends=True) if "llama" not in line]
+    found = validate(tmp_path, "".join(lines))
+    assert (found["format"], found["unit"]) == ("energies", "mJ")
+    assert (found["predicted"], found["not_predicted"]) == (16, 1)
+    assert found["mape"] < 0.1
+    big = found["rows"][-3]
+    assert (big["op"], big["measured"]) == ("sdpa", 707.02187)
+    assert "1 rows: idle: what the chip's description is taken from" in capsys.readouterr().out
+
+
+def test_energies_of_whole_steps_need_their_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'op,shape,mJ_per_call\nllama-1b decode,"{""B"": 1, ""ctx"": 64}",500\n'
+    found = validate(tmp_path, text, "--models", MODELS)
+    assert 100 < found["rows"][0]["predicted"] < 1500
+    assert main(["validate", "h200", "--data", str(tmp_path / "t.csv")]) == 2
+    says = "line 2: llama-1b decode needs --models FILE: the file whose MODELS were measured"
+    assert capsys.readouterr().err.endswith(f"xpusim: {says}\n")
+
+
+def test_a_chip_that_says_nothing_about_energy_is_not_guessed(tmp_path: Path) -> None:
+    found = validate(tmp_path, 'op,shape,mJ_per_call\ncopy,"{""n"": 1024}",5\n', chip="apple-m4")
+    assert found["mape"] is None
+    assert found["rows"][0]["note"] == "apple-m4 says nothing about energy: power.idle and power.energy are needed"
+
+
 def test_a_compiled_step_is_predicted_but_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = 'phase,model,config,mode,ms\nprefill,gpt2,"{""B"": 1, ""S"": 128}",compile,0.5\n'
     found = validate(tmp_path, text, "--models", MODELS)
@@ -104,9 +133,9 @@ BAD = [
     ),
     (f"{HEADER}gemm,bf16,{GEMM}\n", "{0}, line 2: 3 cells under 4 columns"),
     (f"{HEADER}gemm,bf16,{GEMM},fast\n", "{0}, line 2, column us: must be a number, got 'fast'"),
-    (f"{HEADER}gemm,bf16,{GEMM},-1\n", "{0}, line 2, column us: must be a time above zero, got '-1'"),
-    (f"{HEADER}gemm,bf16,{GEMM},0\n", "{0}, line 2, column us: must be a time above zero, got '0'"),
-    (f"{HEADER}gemm,bf16,{GEMM},nan\n", "{0}, line 2, column us: must be a time above zero, got 'nan'"),
+    (f"{HEADER}gemm,bf16,{GEMM},-1\n", "{0}, line 2, column us: must be a number above zero, got '-1'"),
+    (f"{HEADER}gemm,bf16,{GEMM},0\n", "{0}, line 2, column us: must be a number above zero, got '0'"),
+    (f"{HEADER}gemm,bf16,{GEMM},nan\n", "{0}, line 2, column us: must be a number above zero, got 'nan'"),
     (
         f"{HEADER}gemm,bf61,{GEMM},1\n",
         "{0}, line 2, column dtype: unknown dtype 'bf61'; did you mean 'bf16'? (known: fp64, fp32, tf32, fp16, bf16, "

@@ -79,6 +79,16 @@ def test_never_above_the_cap_nor_below_idle(op: str, m: int, n: int, k: int, dty
     assert 122 <= found.average_watts <= 700 * 1.0001
 
 
+def test_a_pointwise_kernel_that_wants_more_than_the_cap_is_slowed() -> None:
+    # gelu takes 30 operations of 11 pJ an element beside 4 B x 119 pJ: 806 pJ x 67.1 M = 54 mJ in the 66 us of its
+    # bytes would be 820 W.  Measured: 688 W, and 75 us where a copy of as many bytes takes 65 (data/h200).
+    slowed, free = run("gelu", R=8192, C=8192), run("gelu", R=8192, C=8192, changes=("power.cap=2 kW",))
+    only = slowed.operators[0]
+    assert only.energy == pytest.approx((700 - 122) * only.seconds * 1e18, rel=1e-6)
+    assert free.energy_joules == pytest.approx(8192**2 * 806e-12 + 122 * free.seconds, rel=1e-4)
+    assert 1.05 < slowed.seconds / free.seconds < 1.25
+
+
 def test_operators_and_idle_add_up_to_the_run() -> None:
     found = simulate(kernel("cross_entropy", T=512, V=32000), H200, mode="eager")
     assert len(found.operators) == 2
