@@ -107,7 +107,7 @@ def nll_loss(call: Call) -> Work:
 def nll_loss_backward(call: Call) -> Work:
     """Fills the gradient with zeros and writes one element a row."""
     targets = call.args[2]
-    return Work(OpKind.POINTWISE, targets.numel(), reads=targets.numel() * targets.element_size())
+    return Work(OpKind.MOVE, targets.numel(), reads=targets.numel() * targets.element_size())
 
 
 _REDUCTIONS = {

@@ -89,7 +89,7 @@ def _attention_group(op: str, section: str) -> Group:
 
 GROUPS = {
     "vector": Group(
-        ("copy", "add", "mul_scalar", "cast_fp32", "embedding", "transpose", "gelu", "silu"),
+        ("copy", "add", "mul_scalar", "embedding", "transpose", "gelu", "silu"),
         {
             "dram": (0.7, 0.95),
             "vector.launch": (0.4, 1.5),
@@ -97,6 +97,7 @@ GROUPS = {
             "vector.strided": (0.05, 0.5),
         },
     ),
+    "conversions": Group(("cast_fp32",), {"vector.converted": (0.5, 4), "vector.converting": (0, 4000)}),
     "norm": _row_group("layernorm", "norm"),
     "rms_norm": _row_group("rmsnorm", "rms_norm"),
     "softmax": Group(("softmax", "cross_entropy"), _SOFTMAX),
