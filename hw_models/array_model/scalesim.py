@@ -58,15 +58,17 @@ def read_topology(path: Path) -> list[Layer]:
     """
     rows = csv_rows(path)
     here, header = next(rows, (Place(path, 1), []))
+    if not header:
+        raise SpecError(f"{path}: empty, expected layers{_HINT}")
     titles = [plain(title) for title in header]
-    is_gemm = {"m", "n", "k"} <= set(titles)
+    is_gemm = bool({"m", "n", "k"} & set(titles))
     wanted = _GEMM if is_gemm else _CONVOLUTION
     found = {key: _find(titles, names) for key, names in wanted.items()}
-    if not is_gemm and found["stride width"] is None:
-        found["stride width"] = found["stride height"]
-    missing = [names[0] for key, names in wanted.items() if found[key] is None]
+    missing = [names[0] for key, names in wanted.items() if found[key] is None and key != "stride width"]
     if missing:
         raise here.fault(f"missing columns: {', '.join(missing)}{_HINT}")
+    if not is_gemm and found["stride width"] is None:
+        found["stride width"] = found["stride height"]
     columns = {key: (column, header[column].strip()) for key, column in found.items() if column is not None}
     read = _gemm if is_gemm else _convolution
     layers = [layer for place, row in rows for layer in read(place, row, columns)]
@@ -76,7 +78,7 @@ def read_topology(path: Path) -> list[Layer]:
 
 
 _Columns = dict[str, tuple[int, str]]
-_GEMM = {"name": ("layer", "layer name"), "m": ("m",), "n": ("n",), "k": ("k",)}
+_GEMM = {"name": ("Layer", "layer name"), "m": ("M",), "n": ("N",), "k": ("K",)}
 _CONVOLUTION = {
     "name": ("Layer name", "layer"),
     "height": ("IFMAP Height",),
