@@ -75,9 +75,10 @@ def _kernels(form: Format, rows: Sequence[Measured], chip: Chip, fidelity: str) 
     others = {each: compute_model(fidelity, scaled(chip, each, INFINITE)) for each in _RESOURCES}
     found = []
     for row in rows:
-        group, graph, note = _graph_of(form, row)
+        kernel = kernel_of(form, row)
+        group, graph = kernel.group, kernel.graph
         if graph is None:
-            found.append(Prediction(row, group, None, None, "", note, counted=False))
+            found.append(Prediction(row, group, None, None, "", kernel.note, counted=False))
             continue
         time = sum(cost.time for cost in base.costs(graph))
         savings = {each: time - sum(cost.time for cost in model.costs(graph)) for each, model in others.items()}
@@ -88,26 +89,38 @@ def _kernels(form: Format, rows: Sequence[Measured], chip: Chip, fidelity: str) 
     return found
 
 
-def _graph_of(form: Format, row: Measured) -> tuple[str, OperatorGraph | None, str]:
-    """Group, operators and, if there are none, the reason for *row*."""
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a row measured: *op*, and the *group* that it counts under; without a *graph* a *note* says why."""
+
+    op: str
+    group: str
+    graph: OperatorGraph | None
+    note: str = ""
+
+
+def kernel_of(form: Format, row: Measured) -> Kernel:
+    """The kernel of *row* in a table of kernels or of an accelerator's products and attention."""
     values = row.values
+    if form is KERNELS:
+        op, dtype, shape = values["op"], DType(values["dtype"]), values["shape"]
+        return _kernel(row, op, f"{op} {dtype}" if op == "gemm" else str(op), dtype, shape)
+    if form is GEMM:
+        group, name = f"gemm {values['dtype']}", values["dtype"]
+        if name not in _GEMM_DTYPES:
+            return Kernel("gemm", group, None, f"weights of type {name} are not modelled")
+        sizes = {"M": values["m"], "N": values["n"], "K": values["k"]}
+        return _kernel(row, "gemm", group, DType(_GEMM_DTYPES[name]), sizes)
+    return _kernel(row, "sdpa", form.name, DType.BF16, _attention(form, values))
+
+
+def _kernel(row: Measured, op: str, group: str, dtype: DType, shape: dict[str, int]) -> Kernel:
     try:
-        if form is KERNELS:
-            op, dtype, shape = values["op"], DType(values["dtype"]), values["shape"]
-            group = f"{op} {dtype}" if op == "gemm" else str(op)
-        elif form is GEMM:
-            op, group = "gemm", f"gemm {values['dtype']}"
-            if values["dtype"] not in _GEMM_DTYPES:
-                return group, None, f"weights of type {values['dtype']} are not modelled"
-            dtype, shape = DType(_GEMM_DTYPES[values["dtype"]]), {"M": values["m"], "N": values["n"], "K": values["k"]}
-        else:
-            op, group, dtype, shape = "sdpa", form.name, DType.BF16, _attention(form, values)
         graph = kernel_graph(op, dtype, shape)
     except KeyError as error:
-        raise SpecError(f"line {row.line}, column shape: {values['op']} needs a size {error.args[0]!r}") from None
-    if graph is None:
-        return group, None, f"unknown operator {op!r}{nearest(op, known_kernels())}"
-    return group, graph, ""
+        raise SpecError(f"line {row.line}, column shape: {op} needs a size {error.args[0]!r}") from None
+    note = "" if graph is not None else f"unknown operator {op!r}{nearest(op, known_kernels())}"
+    return Kernel(op, group, graph, note)
 
 
 def _attention(form: Format, values: Mapping[str, Any]) -> dict[str, int]:
@@ -173,7 +186,8 @@ def _energy(row: Measured, chip: Chip, fidelity: str, programs: "Programs | None
         group, op_by_op = f"steps {phase}", False
     else:
         group, dtype, sizes = _energy_kernel(name, shape)
-        graph, note = _checked_kernel(row, group, dtype, sizes)
+        kernel = _kernel(row, group, group, dtype, sizes)
+        graph, note = kernel.graph, kernel.note
         op_by_op = True
     if graph is None:
         return Prediction(row, group, None, None, "", note, counted=False)
@@ -215,15 +229,6 @@ def _repeated(graph: OperatorGraph) -> OperatorGraph:
         for op in graph:
             twice.add(replace(op, id=op.id + shift, deps=tuple(each + shift for each in op.deps)))
     return twice
-
-
-def _checked_kernel(row: Measured, op: str, dtype: DType, shape: dict[str, int]) -> tuple[OperatorGraph | None, str]:
-    """The operators of a kernel, or None and why not."""
-    try:
-        graph = kernel_graph(op, dtype, shape)
-    except KeyError as error:
-        raise SpecError(f"line {row.line}, column shape: {row.values['op']} needs a size {error.args[0]!r}") from None
-    return graph, "" if graph is not None else f"unknown operator {op!r}{nearest(op, known_kernels())}"
 
 
 class Programs:
