@@ -109,16 +109,17 @@ def plans(
     """Return what `plan` does for each of *drams*; all together cost little more time than one of them."""
     count = len(products)
     many, speed = Products.of(products * len(drams)), np.repeat(np.array(drams), count)
-    best: list[Plan | None] = [None] * (count * len(drams))
+    best: list[Plan | None] = [None] * len(speed)
+    least = np.full(len(speed), inf)  # steps of the best so far: what takes longer need not become a Plan
     for place in choices:
         for parts in divisors(place.units):
             for wide, room in product(_WIDE if stalls else (1,), rooms(place.array, size, place.sram)):
                 if room.limit_for(wide) < 1:
                     continue
-                for index, one in _Candidates(many, place, parts, room, wide, size).costed(speed, stalls):
+                for index, one in _Candidates(many, place, parts, room, wide, size).costed(speed, stalls, least):
                     before = best[index]
                     if before is None or one.order < before.order:
-                        best[index] = one
+                        best[index], least[index] = one, one.steps
     assert None not in best  # places with room for one fold have a plan for everything
     found = [each for each in best if each is not None]
     return [found[start : start + count] for start in range(0, len(found), count)]
@@ -141,8 +142,11 @@ class _Candidates:
         self.each, self.m, self.n = (extent[self.product, self.grid] for extent in (each, m, n))
         self.k, self.block = many.k[self.product], block[allowed]
 
-    def costed(self, drams: Floats, stalls: bool) -> Iterator[tuple[int, Plan]]:
-        """Yield the best candidate of each product; *drams* has off-chip bytes a step for each of them."""
+    def costed(self, drams: Floats, stalls: bool, least: Floats) -> Iterator[tuple[int, Plan]]:
+        """Yield the best candidate of each product, unless it takes more steps than *least*.
+
+        *drams* has off-chip bytes a step for each product.
+        """
         own = self.product
         dram = drams[own]
         extent = self.m if self.place.array.dataflow is Dataflow.WEIGHT else self.n
@@ -154,7 +158,8 @@ class _Candidates:
         moved = work.sram * self.size / self.place.sram_rate
         steps = np.maximum(np.maximum(work.cycles, traffic / dram), moved)
         order = np.lexsort((work.busy, traffic, steps, own))
-        for at in order[np.unique(own[order], return_index=True)[1]]:
+        first = order[np.unique(own[order], return_index=True)[1]]
+        for at in first[steps[first] <= least[own[first]]]:
             yield (
                 int(own[at]),
                 Plan(

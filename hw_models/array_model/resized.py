@@ -34,15 +34,8 @@ class Program:
     """
 
     def __init__(self, graph: OperatorGraph, chip: Chip) -> None:
-        SystolicModel(chip)  # refuses a chip without an array
         self.graph, self.chip = graph, chip
-        if self.dtype not in chip.matrix.rate:
-            known = ", ".join(chip.matrix.rate)
-            raise UsageError(f"the arrays of {chip.name} do not multiply {self.dtype} (they multiply {known})")
-        level = _scratchpad(chip)
-        if level is None:
-            raise UsageError(f"chip {chip.name}: has no on-chip memory (a level with 'scope: core' or 'scope: chip')")
-        self._level = level
+        self._level = check_chip(chip, self.dtype)
         counts = Counter(cost_key(op) for op in graph)
         if not any(op.flops and op.kind in MATRIX_KINDS for op in graph):
             raise UsageError(f"{graph.workload.name}: has no matrix product, so there is no array to size")
@@ -134,10 +127,19 @@ class Program:
         )  # fmt: skip
 
 
-def _scratchpad(chip: Chip) -> MemoryLevel | None:
-    """The largest on-chip level, which stands for all of them."""
+def check_chip(chip: Chip, dtype: DType) -> MemoryLevel:
+    """Return the largest on-chip level, which stands for all of them.
+
+    UsageError for a chip without an array or on-chip memory, or whose array does not multiply *dtype*.
+    """
+    SystolicModel(chip)  # refuses a chip without an array
+    if dtype not in chip.matrix.rate:
+        known = ", ".join(chip.matrix.rate)
+        raise UsageError(f"the arrays of {chip.name} do not multiply {dtype} (they multiply {known})")
     levels = [level for level in chip.memory.values() if level.scope != "device"]
-    return max(levels, key=lambda level: level.capacity, default=None)
+    if not levels:
+        raise UsageError(f"chip {chip.name}: has no on-chip memory (a level with 'scope: core' or 'scope: chip')")
+    return max(levels, key=lambda level: level.capacity)
 
 
 def _shares(op: Operator, cost: Cost, bandwidth: int) -> dict[Binds, int]:

@@ -9,7 +9,7 @@ from hw_models.array_model.point import Point, Size
 from hw_models.array_model.resized import Program
 from hw_models.systolic import Dataflow
 from simulator.errors import UsageError
-from simulator.units import binary
+from simulator.units import binary, decimal
 
 MOST_POINTS = 4096
 """A grid beyond that is a slip of the hand, and its heat map could not be read."""
@@ -28,23 +28,30 @@ class Axes:
     dataflows: tuple[Dataflow, ...] = (Dataflow.WEIGHT,)
 
     def __post_init__(self) -> None:
-        for name in ("sizes", "srams", "bandwidths", "dataflows"):
-            values = getattr(self, name)
+        for name, values in self._written().items():
             if not values:
                 raise UsageError(f"{name}: empty, wanted one value at least")
-            twice = [str(value) for value, count in Counter(values).items() if count > 1]
+            twice = [value for value, count in Counter(values).items() if count > 1]
             if twice:
                 raise UsageError(f"{name}: {twice[0]} stands twice")
         least = min(*self.srams, *self.bandwidths, *(min(size.rows, size.columns) for size in self.sizes))
         if least < 1:
-            raise UsageError(f"a size of {least}, wanted at least 1")
+            raise UsageError(f"an array, SRAM or bandwidth of {least}, wanted at least 1")
         if self.points > MOST_POINTS:
-            factors = " x ".join(f"{len(axis)}" for axis in (self.sizes, self.srams, self.bandwidths, self.dataflows))
+            factors = " x ".join(f"{len(axis)}" for axis in self._written().values())
             raise UsageError(f"{factors} are {self.points:,} points, wanted at most {MOST_POINTS:,}")
         order = sorted(self.sizes, key=lambda size: (size.rows * size.columns, size))
         object.__setattr__(self, "sizes", tuple(order))
         object.__setattr__(self, "srams", tuple(sorted(self.srams)))
         object.__setattr__(self, "bandwidths", tuple(sorted(self.bandwidths)))
+
+    def _written(self) -> dict[str, list[str]]:
+        return {
+            "array sizes": [str(size) for size in self.sizes],
+            "SRAM": [binary(sram, digits=9) for sram in self.srams],
+            "bandwidth": [decimal(bandwidth, "B/s", digits=9) for bandwidth in self.bandwidths],
+            "dataflows": [str(dataflow) for dataflow in self.dataflows],
+        }
 
     @property
     def points(self) -> int:

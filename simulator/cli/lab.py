@@ -20,6 +20,7 @@ LABS = {
     "2": ("tokenizer: what the size of a vocabulary costs", "workloads.tokenizer.lab:answer"),
     "3": ("transformers: multiply-adds and bytes of a token", "workloads.gpt.lab:answer"),
     "5": ("roofline: the ceiling of decode", "workloads.roofline.lab:answer"),
+    "11": ("accelerator: the size of array and SRAM", "workloads.accelerator.lab:answer"),
 }
 _WIDTH = 110
 
@@ -94,14 +95,15 @@ def _print(number: str, answer: "LabAnswer", chip: "Chip", console: "Console") -
     for table in answer.tables:
         console.print()
         console.print(Text(table.title, style="bold"))
-        console.print(_table(table))
+        console.print(rich_table(table))
         if table.note:
             console.print(Text(table.note, style="dim"))
     console.print()
     console.print(Text.assemble((f"{answer.bound} bound. ", f"bold {COLOURS[answer.bound]}"), answer.verdict))
 
 
-def _table(table: "LabTable") -> "Table":
+def rich_table(table: "LabTable") -> "Table":
+    """Return *table* as rich prints it, without its title and note."""
     from rich import box
     from rich.table import Table
 
