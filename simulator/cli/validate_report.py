@@ -109,6 +109,33 @@ def print_report(form: Format, predictions: Sequence[Prediction], found: dict[st
         console.print(f"{sum(each.note == note for each in skipped)} rows: {note}", markup=False)
 
 
+def print_tables(tables: Sequence[dict[str, Any]], chip: Chip, fidelity: str) -> None:
+    """Print a line for each of *tables* (reports with their ``table`` and ``fitted``), then each by operator."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=120)
+    console.print(Text(f"{chip.name}: predictions of fidelity {fidelity} beside what was measured", "bold"))
+    summary = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("table", "what", "rows", "MAPE", "median", "p90", "roofline", "peak memory", "constants"):
+        summary.add_column(name, justify="left" if name in ("table", "what", "constants") else "right")
+    for each in tables:
+        means = [_percent(each[key]) for key in ("mape", "median", "p90", "roofline_mape", "peak_bytes_mape")]
+        seen = "fitted to it" if each["fitted"] else "have not seen it"
+        summary.add_row(each["table"], each["format"], str(each["predicted"]), *means, seen)
+    console.print(summary)
+    for each in tables:
+        console.print()
+        console.print(Text(f"{each['table']}: {each['format']} in {each['unit']}", "bold"))
+        console.print(_table("operator", each["groups"]["operator"]))
+        notes = [row["note"] for row in each["rows"] if row["note"]]
+        for note in dict.fromkeys(notes):
+            console.print(f"{notes.count(note)} rows: {note}", markup=False)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
 def _sentence(found: dict[str, Any]) -> str:
     text = (
         f"MAPE {found['mape']:.1%}, median {found['median']:.1%}, 90 % of rows within {found['p90']:.1%}; "

@@ -1,0 +1,47 @@
+"""The measurements that come with the project: which chip they are of, and whether any constant was fitted to them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_DATA = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """One table: *path*, the file with the *models* of its steps, and what it was used *for* besides checking."""
+
+    path: Path
+    models: Path | None = None
+    fitted: bool = False
+
+    @property
+    def name(self) -> str:
+        """Folder and file, as ``h200/ops.csv``."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+
+def measurements(chip: str) -> tuple[Measurements, ...]:
+    """All tables of *chip*, those with fitted rows first; none if nobody has measured it."""
+    return _KNOWN.get(chip, ())
+
+
+def measured_chips() -> tuple[str, ...]:
+    """Names of the chips that come with measurements."""
+    return tuple(_KNOWN)
+
+
+_MODELS = _DATA / "h200" / "user_models.py"
+_KNOWN = {
+    "h200": (
+        Measurements(_DATA / "h200" / "ops.csv", fitted=True),
+        Measurements(_DATA / "h200" / "models.csv", _MODELS, fitted=True),
+        Measurements(_DATA / "h200" / "energy.csv", _MODELS, fitted=True),
+        Measurements(_DATA / "h200-heldout" / "ops.csv"),
+        Measurements(_DATA / "h200-heldout" / "models.csv", _MODELS),
+    ),
+    "a100": (
+        Measurements(_DATA / "a100" / "gemm.csv"),
+        Measurements(_DATA / "a100" / "attention_context.csv"),
+        Measurements(_DATA / "a100" / "attention_generation.csv"),
+    ),
+}
