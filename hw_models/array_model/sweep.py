@@ -91,7 +91,7 @@ def sweep(program: Program, axes: Axes) -> Sweep:
         least = min(program.least_sram(axes.sizes[0], dataflow) for dataflow in axes.dataflows)
         raise UsageError(
             f"{binary(axes.srams[-1])} of scratchpad cannot hold one fold of the smallest array, {axes.sizes[0]} "
-            f"{program.dtype}; the least is {binary(least)}"
+            f"{program.dtype}; the least is {least:,} B"
         )
     return Sweep(program, axes, at)
 

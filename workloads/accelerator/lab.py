@@ -10,7 +10,7 @@ from simulator.hardware import Chip
 from simulator.units import binary, decimal, seconds
 from workloads import build
 from workloads.accelerator.data import recommendation
-from workloads.accelerator.grid import DOUBLINGS, axes_around, base_chip, float_type
+from workloads.accelerator.grid import DOUBLINGS, QUADRUPLINGS, axes_around, base_chip, float_type
 from workloads.accelerator.words import percent, resource
 from workloads.lab import LabAnswer, LabTable
 
@@ -37,7 +37,10 @@ class Run:
 def runs(base: Chip) -> Iterator[Run]:
     """Sweep every model in every phase around *base*."""
     dtype = float_type(base)
-    axes = axes_around(base, dtype, DOUBLINGS)
+    array = base.matrix.array
+    assert array is not None  # a base chip has one
+    single = base.cores * array.count == 1  # several arrays have many more plans to try
+    axes = axes_around(base, dtype, DOUBLINGS if single else QUADRUPLINGS)
     for model in MODELS:
         for phase in PHASES:
             program = build(model, phase, seq=SEQ, context=CONTEXT)
@@ -97,7 +100,11 @@ def _verdict(base: Chip, found: Sequence[Run]) -> str:
     prefill, decode = _of(found, MODELS[-1])
     one, loss = prefill.given, next(each for each in prefill.given.choices if each.axis is Axis.SRAM)
     waits = percent(one.point.share(Binds.BANDWIDTH, Binds.CAPACITY))
-    halved = "" if loss.loss is None else f" (half of it costs {percent(loss.loss)})"
+    halved = (
+        ""
+        if loss.loss is None or loss.before is None
+        else f" ({binary(loss.before.sram)} cost {percent(loss.loss)} more time)"
+    )
     return (
         f"Bandwidth comes first, array and SRAM follow from it: in prefill {waits} of the time waits for memory, and "
         f"array and SRAM have to grow with it. Prefill sets the SRAM{halved}: what does not fit crosses the memory "
@@ -133,12 +140,12 @@ def _sizes_table(base: Chip, found: Sequence[Run]) -> LabTable:
     return LabTable(
         title=f"Enough at {decimal(base.dram_bandwidth, 'B/s')}, {float_type(base)}, {base.cores} x {base.name} core",
         columns=(
-            "", ">array", ">SRAM", ">time", ">used", ">x least", ">array /2", ">SRAM /2", "bound by",
+            "", ">array", ">SRAM", ">time", ">used", ">x least", ">smaller array", ">smaller SRAM", "bound by",
         ),
         rows=rows,
         note=(
             f"prefill of {SEQ} tokens, decode of one at {CONTEXT:,} positions; used: of the arrays' peak; x least: "
-            "DRAM bytes over the least; /2: time that half of it adds"
+            "DRAM bytes over the least; /2: time that the next smaller size adds"
         ),
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from simulator.errors import OutputError
 from simulator.units import PS_PER_SECOND, binary, decimal, seconds
 from workloads.accelerator.words import name_of, outcome, resource, sizes
 
+_FORMATS = (".png", ".svg", ".pdf")
 INK, GRID, MARK = "#111827", "#e5e7eb", "#c2410c"
 
 
@@ -36,9 +37,8 @@ def save(figure: Figure, path: Path) -> None:
 
 def check_format(path: Path) -> None:
     """Raise OutputError unless the suffix of *path* is that of a picture."""
-    known = sorted(Figure().canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".") not in known:
-        raise OutputError(f"cannot write {path}: {path.suffix or 'no suffix'} is no picture (.{', .'.join(known)})")
+    if path.suffix not in _FORMATS:
+        raise OutputError(f"cannot write {path}: wanted a name that ends in {', '.join(_FORMATS)}")
 
 
 def svg(sweep: Sweep, found: Recommendation) -> str:
@@ -56,9 +56,9 @@ def draw(sweep: Sweep, found: Recommendation) -> Figure:
     chip, cores = sweep.program.chip.name, sweep.program.chip.cores
     where = f"{chip}, {cores} core{'s' * (cores > 1)}"
     figure.suptitle(
-        f"{name_of(sweep.program.graph.workload)}: {sizes(point)} are enough ({resource(point)} bound)\n"
-        f"{outcome(point)}. Arrays on {where}",
-        x=0.01, ha="left", fontsize=13, fontweight="bold",
+        f"{name_of(sweep.program.graph.workload)}: enough are {sizes(point)}\n"
+        f"{resource(point)} bound: {outcome(point)}; on {where}",
+        x=0.01, ha="left", fontsize=12, fontweight="bold",
     )  # fmt: skip
     (used, reached), (room, speed) = figure.subplots(2, 2)
     _curves(used, sweep, point, lambda each: each.utilisation)
@@ -68,8 +68,8 @@ def draw(sweep: Sweep, found: Recommendation) -> Figure:
     used.set_title(f"Utilisation with {binary(point.sram)} of SRAM", loc="left", fontsize=11)
     _curves(reached, sweep, point, lambda each: each.achieved)
     reached.set_yscale("log")
-    reached.yaxis.set_major_formatter(FuncFormatter(lambda value, _: decimal(value, "B/s")))
-    reached.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    reached.set_yticks(sweep.axes.bandwidths, [decimal(each, "B/s") for each in sweep.axes.bandwidths])
+    reached.minorticks_off()
     reached.set_ylabel("achieved DRAM bandwidth, average of the run")
     reached.set_title("Bandwidth reached (dashed: what there is)", loc="left", fontsize=11)
     _ceilings(reached, sweep)
@@ -88,10 +88,10 @@ def draw_sizes(found: Mapping[str, Sequence[Recommendation]], weights_a_second: 
                     f"{next(iter(found.values()))[0].threshold:.0%}",
                     x=0.01, ha="left", fontsize=13, fontweight="bold")  # fmt: skip
     side, sram, time = figure.subplots(1, 3)
-    for (name, every), (colour, marker) in zip(found.items(), _LOOKS, strict=False):
+    for (name, every), (colour, marker, size) in zip(found.items(), _LOOKS, strict=False):
         points = [each.point for each in every]
         xs = [point.bandwidth for point in points]
-        style = {"color": colour, "marker": marker, "ms": 7, "lw": 1.8, "label": name, "alpha": 0.85}
+        style = {"color": colour, "marker": marker, "ms": size, "lw": 1.8, "label": name}
         side.plot(xs, [point.size.columns for point in points], **style)
         sram.plot(xs, [point.sram for point in points], **style)
         time.plot(xs, [point.seconds for point in points], **style)
@@ -100,13 +100,13 @@ def draw_sizes(found: Mapping[str, Sequence[Recommendation]], weights_a_second: 
     )
     side.set_title("Columns of the array", loc="left", fontsize=11)
     sram.set_title("SRAM", loc="left", fontsize=11)
-    sram.yaxis.set_major_formatter(FuncFormatter(lambda value, _: binary(value)))
     time.set_title("Time with them", loc="left", fontsize=11)
     time.set_yscale("log")
     time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds(value * PS_PER_SECOND, 3)))
     for axes in (side, sram):
         axes.set_yscale("log", base=2)
     side.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    sram.yaxis.set_major_formatter(FuncFormatter(lambda value, _: binary(value)))
     for axes in (side, sram, time):
         axes.set_xscale("log", base=2)
         axes.set_xticks(xs, [decimal(each, "B/s") for each in xs], fontsize=8)
@@ -116,7 +116,12 @@ def draw_sizes(found: Mapping[str, Sequence[Recommendation]], weights_a_second: 
     return figure
 
 
-_LOOKS = (("#9ca3af", "s"), ("#93c5fd", "o"), ("#c2410c", "s"), ("#1d4ed8", "o"))
+_LOOKS = (
+    ("#9ca3af", "s", 9),
+    ("#93c5fd", "o", 12),
+    ("#c2410c", "s", 6),
+    ("#1d4ed8", "o", 6),
+)  # the first may lie under
 
 
 def _ticks(sweep: Sweep) -> list[str]:
@@ -182,7 +187,7 @@ def _heat(
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
             if point == at:
                 axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=MARK, lw=2.6))
-    axes.set_xticks(range(len(columns)), columns)
+    axes.set_xticks(range(len(columns)), columns, fontsize=8)
     axes.set_yticks(range(len(points)), _ticks(sweep))
     axes.set_ylabel("cells of each array")
     written = FuncFormatter(lambda value, _: seconds(value * PS_PER_SECOND, 2))
