@@ -24,6 +24,7 @@ class Scopes:
     def __init__(self, module: nn.Module) -> None:
         self._paths = {id(child): path for path, child in module.named_modules()}
         self._stack: list[str] = [""]
+        self._again = [False]  # of each entry: whether a backward pass was running when it was entered
         self._numbers: list[int] = [-1]
         self._modules: list[str] = [""]
 
@@ -39,17 +40,19 @@ class Scopes:
         finally:
             for handle in handles:
                 handle.remove()
-            del self._stack[1:]
+            del self._stack[1:], self._again[1:]
 
     def _enter(self, module: nn.Module, _args: Any) -> None:
         path = self._paths.get(id(module))
         if path is None:
             path = f"{self._stack[-1]}.{type(module).__name__}".lstrip(".")
         self._stack.append(path)
+        self._again.append(torch._C._current_autograd_node() is not None)
         self._mark()
 
     def _leave(self, _module: nn.Module, _args: Any, _output: Any) -> None:
         self._stack.pop()
+        self._again.pop()
         self._mark()
 
     def _mark(self) -> None:
@@ -63,13 +66,13 @@ class Scopes:
     def where(self) -> tuple[str, Phase]:
         """Module path and phase of the operator that runs now.
 
-        Inside the backward pass gradients are off and no module runs, except where activation checkpointing runs the
-        forward again.
+        Inside a backward pass gradients are off and no module is entered, except where activation checkpointing runs
+        the forward again.  A module may call for a backward pass itself, as one that adds up gradients does.
         """
         node = torch._C._current_autograd_node()
         if node is None:
             return self._stack[-1], Phase.FORWARD
-        if torch.is_grad_enabled() or len(self._stack) > 1:
+        if torch.is_grad_enabled() or self._again[-1]:
             return self._stack[-1], Phase.RECOMPUTE
         number = node._sequence_nr()
         if number >= _NO_SEQUENCE:

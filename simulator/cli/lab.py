@@ -19,6 +19,7 @@ LABS = {
     "1": ("autograd: what forward, backward and update cost", "workloads.autograd.lab:answer"),
     "2": ("tokenizer: what the size of a vocabulary costs", "workloads.tokenizer.lab:answer"),
     "3": ("transformers: multiply-adds and bytes of a token", "workloads.gpt.lab:answer"),
+    "4": ("training: how long a step takes and who holds its memory", "workloads.training.lab:answer"),
     "5": ("roofline: the ceiling of decode", "workloads.roofline.lab:answer"),
     "11": ("accelerator: the size of array and SRAM", "workloads.accelerator.lab:answer"),
 }

@@ -62,7 +62,7 @@ class _Casts(TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         self._copies.clear()
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def low(self, tensor: Tensor) -> Tensor:
         """Return *tensor* in bf16 if it is in fp32."""

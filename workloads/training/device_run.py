@@ -81,7 +81,7 @@ def _guarded(part: Any) -> Facts:
     """Run *part*; what went wrong becomes its result, so that the rest is still measured."""
     try:
         found: Facts = part()
-    except Exception as error:  # noqa: BLE001  a lost measurement must not lose the others
+    except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
     gc.collect()
     torch.cuda.empty_cache()
@@ -114,7 +114,7 @@ def measure(run: Run, rows: Rows, held: Rows, peak: Peak) -> Facts:
     trainer = Trainer(run, Path(), rows, held, peak)
     order = Order(len(rows), run.batch * run.accumulate, run.seed)
     for _ in range(WARM):
-        trainer._one(order)
+        trainer.one(order)
         trainer.step += 1
     torch.cuda.synchronize()
     facts: Facts = {"run": asdict(run), "parameters": parameters(trainer.network.config).total}
@@ -132,7 +132,7 @@ def _steady(trainer: Trainer, order: Order) -> float:
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(TIMED):
-        trainer._one(order)
+        trainer.one(order)
         trainer.step += 1
     torch.cuda.synchronize()
     return (time.perf_counter() - began) * 1000 / TIMED
@@ -144,7 +144,7 @@ def _waited(trainer: Trainer, order: Order) -> float:
 
 def _steady_one(trainer: Trainer, order: Order) -> float:
     began = time.perf_counter()
-    trainer._one(order)
+    trainer.one(order)
     torch.cuda.synchronize()
     return (time.perf_counter() - began) * 1000
 
@@ -153,7 +153,7 @@ def _memory(trainer: Trainer, order: Order, baseline: int) -> Facts:
     """Peak of one step, and what is allocated between its parts, without what was there before the configuration."""
     torch.cuda.reset_peak_memory_stats()
     resident = torch.cuda.memory_allocated()
-    trainer._one(order)
+    trainer.one(order)
     torch.cuda.synchronize()
     facts = {"peak_bytes": torch.cuda.max_memory_allocated() - baseline, "resident_bytes": resident - baseline}
     inputs, targets = trainer._parts(order)[0]
@@ -171,7 +171,7 @@ def _memory(trainer: Trainer, order: Order, baseline: int) -> Facts:
 def _kernels(trainer: Trainer, order: Order) -> list[tuple[str, int, float]]:
     """Name, calls and microseconds in all of the kernels of one step, longest first."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        trainer._one(order)
+        trainer.one(order)
         torch.cuda.synchronize()
     totals: dict[str, tuple[int, float]] = {}
     for event in profile.events() or []:
@@ -197,14 +197,14 @@ def resumed(rows: Rows, held: Rows, work: Path) -> Facts:
     folder.mkdir(parents=True, exist_ok=True)
     straight = Trainer(run, folder, rows, held)
     for _ in range(3):
-        straight._one(order)
+        straight.one(order)
         straight.step += 1
     path = checkpoint.save(folder, run, 3, straight.network, straight.optimizer)
     again = Trainer(run, folder, rows, held)
     again.restore(checkpoint.load(path))
     for trainer in (straight, again):
         for _ in range(3):
-            trainer._one(order)
+            trainer.one(order)
             trainer.step += 1
     torch.use_deterministic_algorithms(False)
     pairs = zip(straight.network.parameters(), again.network.parameters(), strict=True)

@@ -3,6 +3,7 @@
 * XpuError
   * TrainingError       a run had to stop: its loss is no number any more
   * CheckpointError     a checkpoint cannot be read or does not belong to this run
+  * OutOfMemoryError    a run was not started: a step of it does not fit into the device
 """
 
 from simulator.errors import XpuError
@@ -14,3 +15,7 @@ class TrainingError(XpuError):
 
 class CheckpointError(XpuError):
     """A checkpoint cannot be read or does not belong to this run; no file was touched."""
+
+
+class OutOfMemoryError(XpuError):
+    """A run was not started: a step of it needs more memory than the device has."""

@@ -15,6 +15,7 @@ class Journal:
     def __init__(self, folder: Path, header: dict[str, Any], step: int = 0) -> None:
         """Start a log with *header*, or, after *step* steps, keep what it says of those and drop what was undone."""
         self._path = folder / NAME
+        self.header = header
         lines = [header]
         if step:
             lines += [line for line in read(folder) if 0 < line.get("step", 0) <= step]

@@ -69,7 +69,7 @@ class Trainer:
         reset_peak(self.run.device)
         self._start_clock()
         while self.step < self.run.steps:
-            self._recent.append(self._one(order))
+            self._recent.append(self.one(order))
             self.step += 1
             said = self._say(journal) if self._due(self.run.log_every) or self._stops() else {}
             if self.progress:
@@ -87,7 +87,8 @@ class Trainer:
         self._recent.clear()
         self._since = time.perf_counter()
 
-    def _one(self, order: Order) -> Done:
+    def one(self, order: Order) -> Done:
+        """Do the step whose number is `step`, which stays as it is; nothing is checked, logged or saved."""
         self.network.train()
         lr = learning_rate(self.run, self.step)
         return train_step(self.network, self.optimizer, self._parts(order), lr, self.run.clip)

@@ -47,9 +47,7 @@ class Forgetful(nn.ModuleList):
 
     def _call(self, block: nn.Module, x: Tensor, *rest: Any) -> Tensor:
         contexts = partial(_contexts, self._precision) if x.is_meta else _no_contexts
-        out: Tensor = checkpoint(
-            block, x, *rest, use_reentrant=False, preserve_rng_state=False, context_fn=contexts
-        )
+        out: Tensor = checkpoint(block, x, *rest, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
         return out
 
 

@@ -37,7 +37,9 @@ def make_optimizer(network: Network, run: Run) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=run.lr, betas=(run.beta1, run.beta2), fused=fused)
 
 
-def train_step(network: Network, optimizer: torch.optim.Optimizer, parts: Sequence[Pair], lr: float, clip: float) -> Done:
+def train_step(
+    network: Network, optimizer: torch.optim.Optimizer, parts: Sequence[Pair], lr: float, clip: float
+) -> Done:
     """Train on *parts*, which count as one batch: each target weighs the same, whichever part it is in."""
     loss = accumulate(network, parts)
     norm = torch.nn.utils.clip_grad_norm_(network.parameters(), clip)

@@ -26,7 +26,5 @@ def decode(tokens: Sequence[int]) -> str:
     >>> decode([72, 105, 259])
     'Hi<|end|>'
     """
-    parts: list[bytes] = []
-    for token in tokens:
-        parts.append(bytes([token]) if token < 256 else _NAMES.get(token, f"<|{token}|>").encode())
-    return b"".join(parts).decode(errors="replace")
+    names = (_NAMES.get(token, f"<|{token}|>").encode() if token > 255 else bytes([token]) for token in tokens)
+    return b"".join(names).decode(errors="replace")
