@@ -98,7 +98,7 @@ def scaled(machine: Machine, resource: Resource, factor: float) -> Machine:
         case Resource.COMPUTE:
             return replace(machine, clock=round(machine.clock * factor))
         case Resource.BANDWIDTH:
-            return replace(machine, bandwidth=machine.bandwidth * factor)
+            return replace(machine, bandwidth=math.inf if factor == INFINITE else machine.bandwidth * factor)
         case _:
             if machine.pads is None:
                 return machine
