@@ -145,7 +145,7 @@ def _sizes_table(base: Chip, found: Sequence[Run]) -> LabTable:
         rows=rows,
         note=(
             f"prefill of {SEQ} tokens, decode of one at {CONTEXT:,} positions; used: of the arrays' peak; x least: "
-            "DRAM bytes over the least; /2: time that the next smaller size adds"
+            "DRAM bytes over the least; smaller: time that the next smaller size adds"
         ),
     )  # fmt: skip
 
