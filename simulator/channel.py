@@ -34,6 +34,8 @@ class Channel:
     transfer that ends first has an alarm.  An alarm can come too early, when others have joined since it was set, and
     is then set again; never too late, because whoever ends first keeps ending before those that were there already.
     A transfer that has the channel to itself costs one event.
+
+    Times without any transfer are remembered until they are asked for: what could be fetched ahead in them.
     """
 
     def __init__(self, env: simpy.Environment, bandwidth: int) -> None:
@@ -43,12 +45,16 @@ class Channel:
         self._since = 0.0  # simulated time at which _served was brought up to date
         self._flows: list[_Flow] = []
         self._numbers = count()
+        self._idle: list[tuple[int, int]] = []
+        self._idle_since = 0
 
     def transfer(self, size: int) -> Generator[simpy.Event, None, None]:
         """Pass *size* bytes; a process delegates to this with ``yield from``."""
         if size <= 0:
             return
         self._advance()
+        if not self._flows and self._env.now > self._idle_since:
+            self._idle.append((self._idle_since, int(self._env.now)))
         flow = _Flow(self._served + size, next(self._numbers), self._env.event())
         heapq.heappush(self._flows, flow)
         self._arm_first()
@@ -88,3 +94,14 @@ class Channel:
             heapq.heapify(self._flows)
         if self._flows:
             self._arm_first()
+        else:
+            self._idle_since = int(self._env.now)
+
+    def idle(self, begin: int) -> list[tuple[int, int]]:
+        """Return the spans from *begin* to now in which nothing was under way, and forget all that came before."""
+        spans, now = self._idle, int(self._env.now)
+        if not self._flows and now > self._idle_since:
+            spans.append((self._idle_since, now))
+            self._idle_since = now
+        self._idle = []
+        return [(max(first, begin), last) for first, last in spans if last > begin]

@@ -80,7 +80,6 @@ def play(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, program: Progr
         machine = _Machine(env, graph, costs, program, board, schedule, Channel(env, PS_PER_SECOND))
         for queue in program.queues.values():
             env.process(machine.unit(queue))
-        env.process(machine.dma())
     env.run()
     _refuse_deadlock(graph, program, board, int(env.now))
     return schedule
@@ -119,7 +118,9 @@ class _Machine:
     """Units side by side on one off-chip memory, with a DMA unit that fetches weights ahead of their use.
 
     Half of the on-chip memory belongs to the operator that runs, the other half to the next one of the same program
-    order that reads weights: its fetch may begin when the present one starts.
+    order that reads weights: its fetch may begin when the present one starts, and goes on when nobody else wants the
+    memory.  What is left when its turn comes it fetches itself, beside its arithmetic, so that fetching ahead never
+    costs time.
     """
 
     env: simpy.Environment
@@ -130,12 +131,10 @@ class _Machine:
     schedule: Schedule
     memory: Channel  # counts picoseconds of exclusive use, so that a model's own efficiency is kept
 
-    fetched: _Board = field(init=False)
-    started: _Board = field(init=False)
     ahead: dict[int, int] = field(init=False)
+    room_since: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.fetched, self.started = _Board(self.env, len(self.graph)), _Board(self.env, len(self.graph))
         self.ahead = dict(self.program.prefetch)
 
     def unit(self, queue: Sequence[int]) -> Process:
@@ -145,14 +144,10 @@ class _Machine:
             for dep in self.graph.operators[index].deps:
                 if board.time[dep] == _PENDING:
                     yield board.wait(dep)
-            early = ahead.get(index, 0)
-            if early and self.fetched.time[index] == _PENDING:
-                yield self.fetched.wait(index)
             if schedule.ready[index] > env.now:
                 yield env.timeout(schedule.ready[index] - env.now)
             schedule.start[index] = now = int(env.now)
-            if early:
-                self.started.publish(index, now)
+            early = self._fetched(index, ahead[index], now) if index in ahead else 0
             serial = cost.time - max(cost.compute, cost.memory)  # launch, and whatever else the model adds
             if serial:
                 yield env.timeout(serial)
@@ -161,16 +156,16 @@ class _Machine:
                 yield env.timeout(now + serial + cost.compute - env.now)
             board.publish(index, int(env.now))
 
-    def dma(self) -> Process:
-        before: int | None = None
-        for index, size in self.program.prefetch:
-            if before is not None and self.started.time[before] == _PENDING:
-                yield self.started.wait(before)
-            begin = int(self.env.now)
-            yield from self.memory.transfer(size)
-            self.schedule.prefetch.append((index, begin, int(self.env.now)))
-            self.fetched.publish(index, int(self.env.now))
-            before = index
+    def _fetched(self, index: int, wanted: int, now: int) -> int:
+        """Picoseconds of the weights of *index* that came ahead, while the memory had nothing else to do."""
+        got = 0
+        for first, last in self.memory.idle(max(self.room_since, self.schedule.ready[index])):
+            span = min(last - first, wanted - got)
+            if span > 0:
+                self.schedule.prefetch.append((index, first, first + span))
+                got += span
+        self.room_since = now
+        return got
 
 
 def _refuse_deadlock(graph: OperatorGraph, program: Program, board: _Board, now: int) -> None:

@@ -64,12 +64,10 @@ def seconds_by_resource(
 ) -> dict[Resource, int]:
     """Attribute every picosecond of the run to one resource along the critical path; they sum to the makespan.
 
-    A wait before an operator belongs to the launch path (host, gap between kernels) on a stream, and to bandwidth
-    when an operator waits for its weights to be fetched.
+    A wait before an operator belongs to the launch path: the host, or the gap between kernels.
     """
     total = dict.fromkeys(_ORDER, 0)
     before = _previous_on_queue(costs, chip)
-    fetched = {index for index, _, _ in schedule.prefetch}
     index = _latest(range(len(graph)), schedule)
     while index is not None:
         total[bounds[index]] += schedule.end[index] - schedule.start[index]
@@ -77,14 +75,9 @@ def seconds_by_resource(
         sources = graph.operators[index].deps + ((previous,) if previous >= 0 else ())
         earlier = _latest(sources, schedule)
         wait = schedule.start[index] - (schedule.end[earlier] if earlier is not None else 0)
-        total[_cause_of_wait(index, fetched, schedule)] += wait
+        total[Resource.LAUNCH] += wait
         index = earlier
     return total
-
-
-def _cause_of_wait(index: int, fetched: set[int], schedule: Schedule) -> Resource:
-    waited_for_weights = index in fetched and schedule.ready[index] < schedule.start[index]
-    return Resource.BANDWIDTH if waited_for_weights else Resource.LAUNCH
 
 
 def _previous_on_queue(costs: Sequence[Cost], chip: Chip) -> list[int]:

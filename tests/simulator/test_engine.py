@@ -95,32 +95,65 @@ def test_two_units_share_the_memory_fairly() -> None:
     assert spans(run(maker.graph, costs, toy_chip(Execution.UNITS))) == [(0, 8 * NS), (0, 4 * NS)]
 
 
-def test_weights_of_the_next_layer_are_fetched_while_this_one_computes() -> None:
-    # Two matmuls, each 10 ns of arithmetic and 8 ns of weights (16 elements = 32 B, all of the traffic).
-    # 64 B on chip: half of it, one layer's weights, is fetched ahead.
-    #   dma     |=8=|       |=8=|
-    #   matrix      |==10==|    .  |==10==|     the second fetch starts when the first matmul does, at 8
+def layers(count: int, shared: Cost) -> tuple[OperatorGraph, list[Cost]]:
+    """A chain of matmuls with 32 B of weights each, all of its traffic."""
     maker = GraphMaker()
-    for index in range(2):
-        maker.op((maker.storage(f"w{index}", Role.WEIGHT, 16),), deps=(0,) if index else ())
-    costs = [Cost(Unit.MATRIX, 10 * NS, 0, 10 * NS, 8 * NS, traffic=32)] * 2
-    ahead = run(maker.graph, costs, toy_chip(Execution.UNITS, sram=64))
-    assert spans(ahead) == [(8 * NS, 18 * NS), (18 * NS, 28 * NS)]
-    assert ahead.prefetch == [(0, 0, 8 * NS), (1, 8 * NS, 16 * NS)]
+    for index in range(count):
+        maker.op((maker.storage(f"w{index}", Role.WEIGHT, 16),), deps=(index - 1,) if index else ())
+    return maker.graph, [shared] * count
+
+
+def test_weights_of_the_next_layer_are_fetched_while_this_one_computes() -> None:
+    # 10 ns of arithmetic and 8 ns of weights; 64 B on chip, half of it for the next layer's weights.
+    #   matrix  |===10===|===10===|===10===|
+    #   own     |==8==|  |=6=|    |4|          what did not come ahead, beside the arithmetic
+    #   ahead         |2|    |=4=|   |=6=|     whenever the memory is free: 2 ns, then 4
+    graph, costs = layers(3, Cost(Unit.MATRIX, 10 * NS, 0, 10 * NS, 8 * NS, traffic=32))
+    ahead = run(graph, costs, toy_chip(Execution.UNITS, sram=64))
+    assert spans(ahead) == [(0, 10 * NS), (10 * NS, 20 * NS), (20 * NS, 30 * NS)]
+    assert ahead.prefetch == [(1, 8 * NS, 10 * NS), (2, 16 * NS, 20 * NS)]
+
+
+def test_a_long_layer_hides_the_fetch_of_a_layer_bound_by_its_weights() -> None:
+    # 20 ns of arithmetic and no traffic, then 1 ns of arithmetic and 8 ns of weights: they came during the 20.
+    graph, (_, _) = layers(2, cost())
+    costs = [cost(compute=20 * NS), Cost(Unit.MATRIX, 8 * NS, 0, NS, 8 * NS, traffic=32)]
+    schedule = run(graph, costs, toy_chip(Execution.UNITS, sram=64))
+    assert spans(schedule) == [(0, 20 * NS), (20 * NS, 21 * NS)]
+    assert schedule.prefetch == [(1, 0, 8 * NS)]
 
 
 def test_a_quarter_of_the_weights_fits_and_the_rest_is_streamed() -> None:
-    # As above, memory-bound: 10 ns of weights against 2 ns of arithmetic; only 8 of 32 B fit in half of 16 B.
-    #   dma     |2.5|        |2.5|   the second fetch starts at 2.5 and shares the memory until 7.5
-    #   matrix      |= 7.5 left =|
-    # 2.5..7.5   both at half rate: the fetch has its 2.5, the stream 2.5 of 7.5; alone it ends at 12.5
-    # 12.5       second matmul: fetched long ago, streams 7.5, ends at 20.0
-    maker = GraphMaker()
-    for index in range(2):
-        maker.op((maker.storage(f"w{index}", Role.WEIGHT, 16),), deps=(0,) if index else ())
-    costs = [Cost(Unit.MATRIX, 10 * NS, 0, 2 * NS, 10 * NS, traffic=32)] * 2
-    schedule = run(maker.graph, costs, toy_chip(Execution.UNITS, sram=16))
-    assert spans(schedule) == [(2500, 12500), (12500, 20000)]
+    # As above with 8 of 32 B in half of 16 B of memory: 2 of the 8 ns come ahead, 6 are left beside 1 of arithmetic.
+    graph, (_, _) = layers(2, cost())
+    costs = [cost(compute=20 * NS), Cost(Unit.MATRIX, 8 * NS, 0, NS, 8 * NS, traffic=32)]
+    schedule = run(graph, costs, toy_chip(Execution.UNITS, sram=16))
+    assert spans(schedule) == [(0, 20 * NS), (20 * NS, 26 * NS)]
+
+
+def test_a_layer_that_streams_leaves_no_room_for_a_fetch() -> None:
+    # 10 ns of weights against 2 ns of arithmetic: the memory is never free, and 20 ns of it are needed.
+    graph, costs = layers(2, Cost(Unit.MATRIX, 10 * NS, 0, 2 * NS, 10 * NS, traffic=32))
+    schedule = run(graph, costs, toy_chip(Execution.UNITS, sram=64))
+    assert spans(schedule) == [(0, 10 * NS), (10 * NS, 20 * NS)]
+    assert schedule.prefetch == []
+
+
+@given(
+    layers_=st.lists(st.tuples(*(st.integers(0, 40) for _ in range(3))), min_size=1, max_size=12),
+    sram=st.integers(0, 60), more=st.integers(0, 60),
+)  # fmt: skip
+def test_more_memory_is_never_slower_and_fetching_ahead_never_costs(
+    layers_: list[tuple[int, int, int]], sram: int, more: int
+) -> None:
+    graph, _ = layers(len(layers_), cost())
+    costs = [
+        Cost(Unit.MATRIX, (launch + max(compute, memory)) * NS, launch * NS, compute * NS, memory * NS, traffic=32)
+        for launch, compute, memory in layers_
+    ]
+    little, much = (run(graph, costs, toy_chip(Execution.UNITS, sram=size)) for size in (sram, sram + more))
+    assert much.makespan <= little.makespan <= sum(each.time for each in costs)
+    assert much.makespan >= sum(each.memory for each in costs)
 
 
 def test_units_that_wait_for_each_other_are_named() -> None:
