@@ -39,7 +39,7 @@ class Trained:
 
 def answer(chip: Chip) -> LabAnswer:
     """Train a tiny GPT for some seconds, and predict that run and three larger ones on *chip*."""
-    trained = train_here()
+    trained = train_here(BUDGET)
     found = {f"{trained.run.model}, {trained.run.batch} rows": forecast(trained.run, chip)}
     found |= {name: forecast(CONFIGURATIONS[name], chip) for name in _LARGE}
     large, lean = found[_LARGE[0]], found[_LARGE[1]]
@@ -56,7 +56,7 @@ def answer(chip: Chip) -> LabAnswer:
     )
 
 
-def train_here(budget: float = BUDGET) -> Trained:
+def train_here(budget: float) -> Trained:
     """Train `HERE`, with fewer steps where *budget* seconds are not enough for all of them."""
     rows, held, source = rows_of(HERE)
     with tempfile.TemporaryDirectory() as name:
@@ -136,11 +136,15 @@ def _verdict(large: Forecast, lean: Forecast, found: dict[str, Forecast]) -> str
     tiny = next(iter(found.values()))
     fewer = 1 - lean.peak_bytes / large.peak_bytes
     slower = lean.step_seconds / large.step_seconds - 1
+    small = (
+        f"A step as small as the one here is {tiny.result.bound} bound on {large.chip.name} at an MFU of "
+        f"{tiny.mfu:.1%}: more tokens a step would help, which again is capacity."
+        if tiny.mfu < large.mfu
+        else f"{large.chip.name} is small enough that even the step here fills it."
+    )
     return (
-        f"Training asks a SoC for capacity first and for arithmetic second: the activations of a step grow with its "
-        f"tokens, and computing them again instead saves {fewer:.0%} of the memory for {slower:.0%} more time. A step "
-        f"as small as the one here is {tiny.result.bound} bound on {large.chip.name} at an MFU of {tiny.mfu:.1%}: "
-        f"what a chip of this size needs is more tokens a step, which again is capacity."
+        f"Training asks a SoC for capacity beside arithmetic: the activations of a step grow with its tokens, and "
+        f"computing them again instead saves {fewer:.0%} of the memory for {slower:.0%} more time. {small}"
     )
 
 
