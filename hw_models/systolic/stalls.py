@@ -48,13 +48,15 @@ def dram_traffic(array: Array, mapping: Mapping, pads: Scratchpads, bandwidth: B
     The RTL's order of tiles is fixed; for SCALE-Sim's convention the better of the two orders is taken: the one
     with fewer stalls, then with fewer words.
     """
-    least = np.min(bandwidth)
+    least = np.min(bandwidth) if isinstance(bandwidth, np.ndarray) else bandwidth  # np.min of a float takes 10 us
     if not least > 0:
         raise UsageError(f"DRAM bandwidth is {least} words a cycle, wanted more than 0")
     check_capacity(array, mapping, pads)
     halves = roles_of(array.dataflow, Scratchpads(pads.ifmap // 2, pads.filter // 2, pads.ofmap // 2))
+    if isinstance(mapping.across, int) and isinstance(mapping.along, int) and isinstance(mapping.time, int):
+        return _traffic(array, mapping, halves, bandwidth)
     shape = np.broadcast(mapping.across, mapping.along, mapping.time).shape
-    if math.prod(shape) <= CHUNK:  # an integer has the shape ()
+    if math.prod(shape) <= CHUNK:
         return _traffic(array, mapping, halves, bandwidth)
     across, along, time, speed = (
         np.broadcast_to(each, shape).ravel() for each in (mapping.across, mapping.along, mapping.time, bandwidth)
