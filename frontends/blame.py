@@ -1,6 +1,7 @@
 """Finds the line of the user's program that an exception came from, and says so in one line."""
 
 import linecache
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ import torch
 
 from simulator.errors import TraceError, XpuError
 
-_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class DataDependentError(Exception):
@@ -27,12 +29,15 @@ class OutOfRangeError(Exception):
 
 
 def users_line(trace: TracebackType | None) -> str:
-    """Return ``model.py:12 in forward: 'if x.sum() > 0:'`` for the innermost frame of *trace* in the user's code."""
-    frames = traceback.extract_tb(trace)
-    users = [frame for frame in frames if not frame.filename.startswith((*_NOT_THE_USERS, "<"))]
-    if not users:
+    """Return ``model.py:12 in forward: 'if x.sum() > 0:'`` for the innermost frame of *trace* in the user's code.
+
+    What is installed is not the user's, unless nothing else is on the way: a model of an installed package.
+    """
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(_NOT_THE_USERS)]
+    if not frames:
         return "a line that is not in a file"
-    frame = users[-1]
+    own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
+    frame = (own or frames)[-1]
     line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
     return f"{frame.filename}:{frame.lineno} in {frame.name}: '{line}'"
 
@@ -57,5 +62,5 @@ def blaming(who: str) -> Iterator[None]:
         ) from error
     except OutOfRangeError as error:
         raise TraceError(f"{error} at {users_line(error.__traceback__)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TraceError(f"{who} raised {one_line(error)} at {users_line(error.__traceback__)}") from error

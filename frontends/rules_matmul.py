@@ -1,5 +1,6 @@
 """Matrix products: the only operators, with attention and convolution, that matrix units can take."""
 
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -10,6 +11,11 @@ from simulator.graph import OpKind
 
 
 def _product(call: Call, dims: MatmulDims, left: torch.Tensor, reads: int | None = None) -> Work:
+    """The work of a product; an empty one reads nothing, and a complex one is the real [m, 2k] x [2k, 2n]."""
+    if not dims.flops:
+        return Work(OpKind.MOVE, 0, reads=0)
+    if left.is_complex():
+        dims = replace(dims, n=2 * dims.n, k=2 * dims.k)
     return Work(OpKind.MATMUL, dims.flops, reads=reads, dims=dims, dtype=left.dtype)
 
 

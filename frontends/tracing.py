@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -114,7 +115,10 @@ class _Session:
             self._ledger.graph.workload = self._guess()
 
     def _guess(self) -> Workload:
-        """What the run does, as far as its arguments tell: token ids are integers [batch, sequence]."""
+        """What the run does, as far as its arguments tell.
+
+        Token ids are integers [batch, sequence], embedded ones floats [batch, sequence, width]; else one a batch entry.
+        """
         weights = [each.dtype for each in self._stand_ins.parameters.values() if each.is_floating_point()]
         given = list(tensors_in([self._args, self._kwargs]))
         ids = next((each for each in given if each.dim() == 2 and not each.is_floating_point()), None)
@@ -123,7 +127,7 @@ class _Session:
             name=type(self._module).__name__,
             phase="train" if self._training else "forward",
             batch=shape[0],
-            tokens=shape.numel() if ids is not None else shape[0],
+            tokens=prod(shape[:2]) if ids is not None or len(shape) == 3 else shape[0],
             dtype=dtype_of(max(weights, key=weights.count) if weights else torch.float32),
         )
 

@@ -1,21 +1,24 @@
 """Operator graphs as JSON files: versioned, lossless, checked when read."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from simulator import dims
 from simulator.dims import Dims
 from simulator.dtypes import DType
-from simulator.errors import GraphError
+from simulator.errors import GraphError, nearest
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role, Tensor, Workload
 from simulator.output import write_text
 
 FORMAT = "xpusim-graph"
 VERSION = 1
-_DIMS: Mapping[str, Callable[..., Dims]] = {
+_DIMS: Mapping[str, type[Dims]] = {
     "matmul": dims.MatmulDims,
     "attention": dims.AttentionDims,
     "convolution": dims.ConvolutionDims,
@@ -23,6 +26,52 @@ _DIMS: Mapping[str, Callable[..., Dims]] = {
     "collective": dims.CollectiveDims,
 }
 _DIMS_NAME = {factory: name for name, factory in _DIMS.items()}
+_LARGEST = 2**60  # of a size in a file: sums of a few still fit in 64 bits
+
+Size = Annotated[int, Field(ge=0, le=_LARGEST)]
+Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    name: str
+    phase: str
+    batch: Positive
+    tokens: Size
+    context: Size
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One operator as it stands in a file; tensors are storage, shape and type."""
+
+    module: str
+    target: str
+    kind: OpKind
+    phase: Phase
+    inputs: list[tuple[Size, tuple[Size, ...], DType]]
+    outputs: list[tuple[Size, tuple[Size, ...], DType]]
+    flops: Size
+    reads: Size
+    writes: Size
+    deps: tuple[Size, ...]
+    dtype: DType
+    dims: tuple[str, dict[str, Any]] | None
+    dispatches: Size
+    group: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    format: str
+    version: int
+    workload: _Workload
+    storages: list[tuple[str, Role, Size]]
+    outputs: list[Size]
+    released: list[tuple[Size, Size]]
+    uncovered: dict[str, Size]
+    operators: list[_Record]
 
 
 def save_graph(graph: OperatorGraph, path: str | Path) -> None:
@@ -41,25 +90,28 @@ def save_graph(graph: OperatorGraph, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path) -> OperatorGraph:
-    """Read a graph file; GraphError says where it breaks off or which operator is wrong."""
+    """Read a graph file; GraphError says where it breaks off or which value is wrong."""
     path = Path(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _check_header(json.loads(text), path)
+        return _read(TypeAdapter(_Document).validate_json(text, strict=True))
     except OSError as error:
         raise GraphError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise GraphError(f"{path} is not a graph file: it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise GraphError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    _check_header(document, path)
-    try:
-        return _read(document)
-    except GraphError as error:
+    except RecursionError:
+        raise GraphError(f"{path} is not a graph file: it is nested too deeply") from None
+    except ValidationError as error:
+        raise GraphError(f"{path}: {_first_fault(error)}") from None
+    except _WrongError as error:
         raise GraphError(f"{path}: {error}") from None
-    except KeyError as error:
-        raise GraphError(f"{path}: the key {error} is missing") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise GraphError(f"{path}: {error}") from None
+
+
+class _WrongError(Exception):
+    """What is wrong with the contents of a file, without its name."""
 
 
 def _check_header(document: object, path: Path) -> None:
@@ -69,27 +121,45 @@ def _check_header(document: object, path: Path) -> None:
         raise GraphError(f"{path}: graph format version {document.get('version')!r}; this xpusim reads {VERSION}")
 
 
-def _read(document: dict[str, Any]) -> OperatorGraph:
-    workload = document["workload"]
-    graph = OperatorGraph(Workload(**{**workload, "dtype": DType(workload["dtype"])}))
-    for name, role, nbytes in document["storages"]:
-        graph.add_storage(name, Role(role), nbytes)
-    for position, record in enumerate(document["operators"]):
-        graph.add(_at(position, record))
-    graph.outputs = frozenset(document["outputs"])
-    graph.released = dict(document["released"])
-    graph.uncovered = dict(document["uncovered"])
+def _first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong, with its place: ``operators[3].flops``."""
+    detail: ErrorDetails = error.errors(include_url=False)[0]
+    where = ""
+    for part in detail["loc"]:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+    if detail["type"] in ("missing", "missing_argument"):
+        return f"the key {where} is missing"
+    got = json.dumps(detail["input"], default=str)
+    text = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{where}: {text}, got {got if len(got) <= _SHOWN else got[:_SHOWN] + '...'}"
+
+
+_SHOWN = 60  # characters of a wrong value
+
+
+def _read(document: _Document) -> OperatorGraph:
+    graph = OperatorGraph(Workload(**asdict(document.workload)))
+    for name, role, nbytes in document.storages:
+        graph.add_storage(name, role, nbytes)
+    for position, record in enumerate(document.operators):
+        try:
+            graph.add(_operator(position, record))
+        except GraphError as error:
+            raise _WrongError(str(error)) from None
+    graph.outputs = frozenset(document.outputs)
+    graph.released = dict(document.released)
+    graph.uncovered = dict(document.uncovered)
     _check_references(graph)
     return graph
 
 
 def _check_references(graph: OperatorGraph) -> None:
     for storage in [*graph.outputs, *graph.released]:
-        if not 0 <= storage < len(graph.storages):
-            raise GraphError(f"names storage {storage}; the graph has {len(graph.storages)}")
+        if storage >= len(graph.storages):
+            raise _WrongError(f"names storage {storage}; the graph has {len(graph.storages)}")
     for operator in graph.released.values():
-        if not 0 <= operator < len(graph.operators):
-            raise GraphError(f"names operator {operator}; the graph has {len(graph.operators)}")
+        if operator >= len(graph.operators):
+            raise _WrongError(f"names operator {operator}; the graph has {len(graph.operators)}")
 
 
 def _write_operator(op: Operator) -> dict[str, Any]:
@@ -111,44 +181,38 @@ def _write_operator(op: Operator) -> dict[str, Any]:
     }
 
 
-def _at(position: int, record: Any) -> Operator:
-    try:
-        return _read_operator(position, record)
-    except KeyError as error:
-        raise GraphError(f"operator {position}: the key {error} is missing") from None
-    except (TypeError, ValueError) as error:
-        raise GraphError(f"operator {position}: {error}") from None
-
-
-def _read_operator(position: int, record: dict[str, Any]) -> Operator:
+def _operator(position: int, record: _Record) -> Operator:
     return Operator(
         id=position,
-        module=record["module"],
-        target=record["target"],
-        kind=OpKind(record["kind"]),
-        phase=Phase(record["phase"]),
-        inputs=tuple(_read_tensor(each) for each in record["inputs"]),
-        outputs=tuple(_read_tensor(each) for each in record["outputs"]),
-        flops=int(record["flops"]),
-        reads=int(record["reads"]),
-        writes=int(record["writes"]),
-        deps=tuple(int(dep) for dep in record["deps"]),
-        dtype=DType(record["dtype"]),
-        dims=_read_dims(record["dims"]),
-        dispatches=int(record["dispatches"]),
-        group=tuple(record["group"]),
+        module=record.module,
+        target=record.target,
+        kind=record.kind,
+        phase=record.phase,
+        inputs=tuple(Tensor(*each) for each in record.inputs),
+        outputs=tuple(Tensor(*each) for each in record.outputs),
+        flops=record.flops,
+        reads=record.reads,
+        writes=record.writes,
+        deps=record.deps,
+        dtype=record.dtype,
+        dims=None if record.dims is None else _dims(f"operators[{position}].dims", *record.dims),
+        dispatches=record.dispatches,
+        group=record.group,
     )
 
 
-def _read_tensor(record: Any) -> Tensor:
-    storage, shape, dtype = record
-    return Tensor(int(storage), tuple(int(size) for size in shape), DType(dtype))
-
-
-def _read_dims(record: Any) -> Dims | None:
-    if record is None:
-        return None
-    name, values = record
+def _dims(where: str, name: str, values: dict[str, Any]) -> Dims:
     if name not in _DIMS:
-        raise ValueError(f"unknown dims {name!r} (known: {', '.join(_DIMS)})")
-    return _DIMS[name](**values)
+        raise _WrongError(f"{where}: unknown dims {name!r}{nearest(name, _DIMS)} (known: {', '.join(_DIMS)})")
+    made = _DIMS[name]
+    kinds: dict[str, type] = get_type_hints(made)
+    for key in (*(set(kinds) - set(values)), *(set(values) - set(kinds))):
+        if key in kinds:
+            raise _WrongError(f"the key {where}.{key} is missing")
+        raise _WrongError(f"{where}.{key}: unknown key{nearest(key, kinds)} (known: {', '.join(kinds)})")
+    for key, value in values.items():
+        if type(value) is not kinds[key]:
+            raise _WrongError(f"{where}.{key}: should be of type {kinds[key].__name__}, got {json.dumps(value)}")
+        if type(value) is int and not 0 <= value <= _LARGEST:
+            raise _WrongError(f"{where}.{key}: should be from 0 to {_LARGEST}, got {value}")
+    return made(**values)

@@ -27,7 +27,7 @@ Watts = Annotated[int, Field(gt=0), _in("W")]
 SquareMillimetres = Annotated[int, Field(gt=0), _in("mm2")]
 Picoseconds = Annotated[int, Field(ge=0), BeforeValidator(duration)]
 Attojoules = Annotated[int, Field(ge=0), BeforeValidator(energy)]
-Count = Annotated[int, Field(gt=0, strict=True)]
+Count = Annotated[int, Field(gt=0, le=10**9, strict=True)]
 Efficiency = Annotated[float, Field(gt=0, le=1)]
 Source = Annotated[str, Field(min_length=10)]
 
@@ -105,6 +105,7 @@ class Overheads:
     gap            between two kernels of one captured graph.
     host_dispatch  host time of one framework call in eager mode; the device waits when it has nothing queued.
     host_submit    host time to start a captured graph, once a run.
+    host_launch    host time of one kernel of a compiled program, launched from its wrapper; host_dispatch if None.
     """
 
     __pydantic_config__ = _CLOSED
@@ -113,6 +114,7 @@ class Overheads:
     gap: Picoseconds = 0
     host_dispatch: Picoseconds = 0
     host_submit: Picoseconds = 0
+    host_launch: Picoseconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ def write_text(path: Path, text: str) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise OutputError now if *path* could not be written later: before the work, not after it."""
+    if path == Path():
+        raise OutputError("cannot write a file without a name")
     folder = path.parent
     if not folder.is_dir():
         raise OutputError(f"cannot write {path}: there is no folder {folder}")

@@ -9,6 +9,7 @@ from simulator.costs import Cost, Unit
 from simulator.errors import UsageError, nearest
 from simulator.graph import OperatorGraph, Role
 from simulator.hardware import Chip, Execution
+from simulator.passes.scope import outside
 
 
 class Mode(StrEnum):
@@ -16,10 +17,13 @@ class Mode(StrEnum):
 
     EAGER  one framework call after another while the device works: the device waits when it is faster.
     GRAPH  captured once, submitted as a whole: only the device's own gap between operators remains.
+    COMPILE  fused first (`simulator.passes`), then launched kernel by kernel from the compiler's wrapper, as
+             torch.compile's default mode does; what it does not compile is dispatched as in eager mode.
     """
 
     EAGER = "eager"
     GRAPH = "graph"
+    COMPILE = "compile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def mode_of(name: str) -> Mode:
 def place(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, mode: Mode) -> Program:
     """Give every operator a queue, in the program's own order."""
     overheads = chip.overheads
-    eager = mode is Mode.EAGER and overheads.host_dispatch > 0
+    eager = mode is Mode.EAGER
     steps = array("q", (op.dispatches * overheads.host_dispatch for op in graph.operators) if eager else ())
     start = 0 if eager else overheads.host_submit
     if chip.execution is Execution.STREAM:
@@ -60,6 +64,18 @@ def place(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, mode: Mode) -
     for index, cost in enumerate(costs):
         queues[cost.unit].append(index)
     return Program({unit: q for unit, q in queues.items() if q}, 0, start, steps, _prefetch(graph, costs, chip))
+
+
+def host_steps(graph: OperatorGraph, chip: Chip, mode: Mode) -> "array[int]":
+    """Picoseconds of host time of each operator, in order; empty where the host is not in the way."""
+    dispatch, launch = chip.overheads.host_dispatch, chip.overheads.host_launch
+    if mode is Mode.GRAPH or not dispatch:
+        return array("q")
+    if mode is Mode.EAGER:
+        return array("q", (op.dispatches * dispatch for op in graph))
+    each = dispatch if launch is None else launch  # views cost a compiled program nothing
+    eager = outside(graph)
+    return array("q", (op.dispatches * dispatch if op.id in eager else each for op in graph))
 
 
 def _prefetch(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip) -> list[tuple[int, int]]:

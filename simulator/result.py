@@ -12,6 +12,7 @@ from simulator.engine import Schedule
 from simulator.graph import Operator, OperatorGraph
 from simulator.hardware import Chip
 from simulator.memory import MemoryTimeline
+from simulator.passes.reports import PassReport
 from simulator.program import Mode
 from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 from simulator.variants import Resource
@@ -88,6 +89,7 @@ class Result:
                 makes the run about 6 % shorter.
     overflow    bytes by which the peak exceeds the device memory; 0 if the run fits.
     spill       picoseconds in which the overflow crosses the link to the host, part of *time*.
+    passes      what each pass did to the program before it ran, in compile mode; *graph* is what they left.
     """
 
     graph: OperatorGraph
@@ -106,6 +108,7 @@ class Result:
     elasticity: Mapping[Resource, float]
     overflow: int
     spill: int
+    passes: tuple[PassReport, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -162,6 +165,15 @@ class Result:
         full = full_clock(self.chip)
         lost = sum((full - clock_of(cost, self.chip)) * cost.time for cost in self.costs if cost.clock < 1)
         return full - lost / self.time if self.time else full
+
+    @property
+    def waiting(self) -> int:
+        """Picoseconds in which no operator runs: gaps, waits for the host, and what spills over the host link."""
+        last, idle = 0, 0
+        for start, end in sorted(zip(self.schedule.start, self.schedule.end, strict=True)):
+            idle += max(0, start - last)
+            last = max(last, end)
+        return idle + self.time - last
 
     @property
     def operators(self) -> "OperatorResults":

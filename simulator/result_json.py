@@ -12,9 +12,13 @@ tokens_per_second, mfu, bandwidth_use, model_flops, traffic_bytes
 operators            one object each: id, name, module, target, kind, phase, unit, start_seconds, seconds, bound, level
                      (of memory, where bandwidth binds), flops, reads, writes, traffic_bytes, energy_joules (above
                      idle), dtype, dims, detail
+waiting_seconds      in which no operator runs: gaps, waits for the host, spill; with the modules it adds up to
+                     ``seconds`` on a chip that runs one operator at a time
 modules              one object each: module, operators, seconds, flops, traffic_bytes, bound, bounds
 uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
 memory               bytes by role at the peak
+passes               in compile mode one object for each pass: name, kernels_before and _after, bytes_before and _after,
+                     seconds_before and _after, bound_before and _after, made (what it made: what, count); else empty
 version, chip, mode, fidelity, workload
 """
 
@@ -24,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.output import write_text
+from simulator.passes.reports import as_rows
 from simulator.result import ModuleResult, OperatorResult, Result
 from simulator.units import AJ_PER_JOULE, PS_PER_SECOND
 from simulator.version import VERSION
@@ -66,7 +71,9 @@ def as_dict(result: Result) -> dict[str, Any]:
         "memory": {str(role): nbytes for role, nbytes in result.memory.at_peak().items()},
         "uncovered": dict(result.uncovered),
         "uncovered_share": result.uncovered_share,
+        "waiting_seconds": result.waiting / PS_PER_SECOND,
         "modules": [_module(each) for each in result.modules],
+        "passes": as_rows(result.passes),
         "operators": [_operator(each) for each in result.operators],
     }
 

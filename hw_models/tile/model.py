@@ -60,6 +60,8 @@ class TileModel:
     def _priced(self, op: Operator, cached: int, rows_apart: int) -> "_Priced":
         if op.kind is OpKind.COLLECTIVE:
             return _Priced(roofline_cost(self._machine.chip, op), 0.0)
+        if not op.flops and not op.nbytes:
+            return _Priced(Cost(_unit(self._machine, op), 0, 0, 0, 0, 0, "empty: nothing is launched"), 0.0)
         timing = self._timing(op, cached, rows_apart)
         unit = _unit(self._machine, op)
         time, launch, compute, memory, traffic = (

@@ -37,6 +37,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _silence() -> None:
+    """Let what is still to be printed go nowhere, so that the interpreter's own last flush has nothing to report."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     top = parser()
@@ -49,12 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         code: int = options.run(options)
+        sys.stdout.flush()
     except XpuError as error:
         print(f"xpusim: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of a pipe has gone, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # the reader of a pipe has gone, as head does; rich exits over it
+        _silence()
         return 0
+    except OSError as error:  # files have messages of their own: what is left is the output, on a full disk say
+        print(f"xpusim: cannot write the output: {error.strerror or error}", file=sys.stderr)
+        _silence()
+        return 2
     except KeyboardInterrupt:
         print("xpusim: interrupted", file=sys.stderr)
         return 130

@@ -11,7 +11,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("run", help="simulate a workload on a chip", description=__doc__)
     add_target(parser)
     add_chip(parser)
-    parser.add_argument("--mode", default="graph", metavar="eager|graph", help="how the host submits work (graph)")
+    parser.add_argument("--mode", default="graph", metavar="eager|graph|compile", help="how the host submits work (graph)")
     parser.add_argument("--fidelity", default="tile", metavar="roofline|tile", help="compute model (tile)")
     parser.add_argument("--json", metavar="FILE", help="write everything as one JSON object")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots")
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     # what can be refused is refused before the trace, which takes longer
     mode_of(options.mode)
     for path in (options.json, options.html, options.timeline, options.save_graph):
-        if path:
+        if path is not None:
             check_writable(Path(path))
     chip = load_chip(options.chip, options.set)
     graph = load_target(options)
@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
         (options.html, result.save_html),
         (options.timeline, result.save_timeline),
     ):
-        if path:
+        if path is not None:
             save(path)
-    if options.save_graph:
+    if options.save_graph is not None:
         save_graph(graph, options.save_graph)
     print_result(result)  # last, so that a closed pipe loses no file
     return 0

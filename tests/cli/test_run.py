@@ -1,6 +1,8 @@
 """``xpusim run`` as its user types it: what is printed and written, and every wrong input word for word."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +218,27 @@ def test_a_real_module_is_left_as_it_was(tmp_path: Path) -> None:
     before = {name: value.clone() for name, value in module.state_dict().items()}
     run_json(tmp_path, f"{USER}:mixer", "--chip", "h200")
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_a_pipe_that_nobody_reads_is_no_failure() -> None:
+    command = f"{sys.executable} -m simulator run gpt2 --chip h200 --phase decode"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "gpt2 decode" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "simulator", "chips"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "xpusim: cannot write the output: No space left on device\n")
+
+
+def test_a_file_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "gpt2", "--chip", "h200", "--timeline", ""]) == 2
+    assert capsys.readouterr().err == "xpusim: cannot write a file without a name\n"

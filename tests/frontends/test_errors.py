@@ -274,3 +274,12 @@ def test_a_parameter_that_is_no_plain_tensor() -> None:
     assert message(TraceError, lambda: trace(Holder(), (torch.ones(3),))) == (
         "odd is a Odd; wanted a plain tensor or parameter"
     )
+
+
+def stops(x: Tensor) -> Tensor:
+    raise SystemExit(3)
+
+
+def test_a_module_that_ends_the_program() -> None:
+    expected = f"the module Function raised SystemExit: 3 at {line_of(stops, 'raise SystemExit')}"
+    assert message(TraceError, lambda: trace(Function(stops), X)) == expected

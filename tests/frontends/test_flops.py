@@ -148,3 +148,20 @@ def test_each_layer_adds_the_same(layers: int) -> None:
     for measure in ("flops", "reads", "writes"):
         totals = [sum(getattr(op, measure) for op in graph if op.target != "adamw") for graph in graphs]
         assert totals[2] - totals[1] == totals[1] - totals[0] > 0, measure
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(0, 7, 5), (3, 0, 5), (3, 7, 0)], ids=["no rows", "no columns", "nothing to add up"]
+)
+def test_an_empty_product_reads_nothing(m: int, n: int, k: int) -> None:
+    graph = trace(Function(torch.mm), (torch.ones(m, k), torch.ones(k, n)))
+    (op,) = graph.operators
+    assert (op.flops, op.reads, op.writes) == (0, 0, 4 * m * n)
+
+
+def test_a_complex_product_takes_four_real_ones() -> None:
+    # (a + bi)(c + di): four multiplications and four additions for each of 3 x 5 x 7 terms
+    graph = trace(
+        Function(torch.mm), (torch.ones(3, 5, dtype=torch.complex64), torch.ones(5, 7, dtype=torch.complex64))
+    )
+    assert matrix_flops(graph) == 8 * 3 * 5 * 7

@@ -240,3 +240,8 @@ def test_operators_of_other_kinds_are_covered() -> None:
         return F.pad(x, (1, 1)).flatten(1).softmax(-1).topk(3)[0]
 
     assert trace(Function(program), (torch.ones(2, 4, 8, 8),)).uncovered == {}
+
+
+def test_tokens_of_embedded_sequences_are_their_positions() -> None:
+    assert trace(nn.Linear(8, 8), (torch.ones(2, 16, 8),)).workload.tokens == 32
+    assert trace(nn.Linear(8, 8), (torch.ones(5, 8),)).workload.tokens == 5

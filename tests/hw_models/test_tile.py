@@ -293,3 +293,12 @@ def test_a_row_without_matrix_hardware_streams_its_weights() -> None:
     (cost,) = TileModel(load_chip("apple-m4")).costs(graph)
     assert cost.detail == "row by row on the vector lanes"
     assert cost.memory <= cost.time <= 1.4 * cost.memory
+
+
+def test_an_empty_operator_takes_no_time() -> None:
+    empty = Tensor(0, (0, 64), BF16)
+    graph = OperatorGraph(Workload("empty"))
+    graph.add_storage("nothing", Role.ACTIVATION, 0)
+    graph.add(Operator(0, "", "aten.mm", OpKind.MOVE, Phase.FORWARD, (), (empty,), 0, 0, 0, (), BF16))
+    (found,) = TileModel(H200).costs(graph)
+    assert (found.time, found.traffic, found.detail) == (0, 0, "empty: nothing is launched")

@@ -89,7 +89,7 @@ def test_a_graph_cannot_be_saved_into_a_missing_folder(tmp_path: Path) -> None:
             '{"format": "xpusim-graph", "version": 9}',
             "{path}: graph format version 9; this xpusim reads 1",
         ),
-        ('{"format": "xpusim-graph", "version": 1}', "{path}: the key 'workload' is missing"),
+        ('{"format": "xpusim-graph", "version": 1}', "{path}: the key workload is missing"),
     ],
 )
 def test_a_broken_file_says_where_it_breaks(text: str, message: str, tmp_path: Path) -> None:
@@ -100,28 +100,86 @@ def test_a_broken_file_says_where_it_breaks(text: str, message: str, tmp_path: P
     assert str(caught.value) == message.replace("{path}", str(path))
 
 
+KINDS = "'matmul', 'attention', 'convolution', 'pointwise', 'reduction', 'move', 'collective' or 'other'"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("kind", "matmull", "operator 0: 'matmull' is not a valid OpKind"),
+        ("kind", "matmull", f'operators[0].kind: input should be {KINDS}, got "matmull"'),
         ("deps", [3], "operator 0 (blocks.0.up/op0): depends on operator 3, which does not stand before it"),
-        ("flops", "many", "operator 0: invalid literal for int() with base 10: 'many'"),
+        ("flops", "many", 'operators[0].flops: input should be a valid integer, got "many"'),
+        ("flops", 1.5, "operators[0].flops: input should be a valid integer, got 1.5"),
+        ("reads", True, "operators[0].reads: input should be a valid integer, got true"),
+        ("writes", -1, "operators[0].writes: input should be greater than or equal to 0, got -1"),
+        ("flops", 10**30, f"operators[0].flops: input should be less than or equal to {2**60}, got {10**30}"),
+        ("module", None, "operators[0].module: input should be a valid string, got null"),
+        ("inputs", {}, "operators[0].inputs: input should be a valid array, got {}"),
+        ("inputs", [[0]], "the key operators[0].inputs[0][1] is missing"),
         (
             "dims",
             ["cube", {}],
-            "operator 0: unknown dims 'cube' (known: matmul, attention, convolution, rows, collective)",
+            "operators[0].dims: unknown dims 'cube' (known: matmul, attention, convolution, rows, collective)",
+        ),
+        ("dims", ["rows", {"rows": 4, "inner": 1}], "the key operators[0].dims.columns is missing"),
+        (
+            "dims",
+            ["rows", {"rows": 4, "columns": 2, "inner": 1, "colums": 2}],
+            "operators[0].dims.colums: unknown key; did you mean 'columns'? (known: rows, columns, inner)",
+        ),
+        (
+            "dims",
+            ["rows", {"rows": 4.5, "columns": 2, "inner": 1}],
+            "operators[0].dims.rows: should be of type int, got 4.5",
+        ),
+        (
+            "dims",
+            ["rows", {"rows": -4, "columns": 2, "inner": 1}],
+            f"operators[0].dims.rows: should be from 0 to {2**60}, got -4",
         ),
     ],
 )
 def test_a_wrong_operator_in_a_file_is_named(key: str, value: object, message: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, ("operators", 0, key), value) == message
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("workload", "batch"), "x", 'workload.batch: input should be a valid integer, got "x"'),
+        (("workload", "batch"), 0, "workload.batch: input should be greater than or equal to 1, got 0"),
+        (("workload", "tokens"), -5, "workload.tokens: input should be greater than or equal to 0, got -5"),
+        (("storages", 0), ["a", "wait", 1], None),
+        (("uncovered",), ["a"], 'uncovered: input should be an object, got ["a"]'),
+        (("outputs",), [99], "names storage 99; the graph has 4"),
+    ],
+)
+def test_a_wrong_value_in_a_file_is_named(
+    place: tuple[str | int, ...], value: object, message: str | None, tmp_path: Path
+) -> None:
+    text = refusal(tmp_path, place, value)
+    assert text == message if message else text.startswith("storages[0][1]: input should be 'weight'")
+
+
+def test_a_file_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(GraphError, match=r"g\.json is not a graph file: it is nested too deeply$"):
+        load_graph(path)
+
+
+def refusal(tmp_path: Path, place: tuple[str | int, ...], value: object) -> str:
+    """What is said of a graph file with *value* at *place*, without the file's name."""
     path = tmp_path / "g.json"
     save_graph(small_graph(), path)
-    document = json.loads(path.read_text())
-    document["operators"][0][key] = value
+    document = inner = json.loads(path.read_text())
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = value
     path.write_text(json.dumps(document))
     with pytest.raises(GraphError) as caught:
         load_graph(path)
-    assert str(caught.value) == f"{path}: {message}"
+    return str(caught.value).removeprefix(f"{path}: ")
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 40))

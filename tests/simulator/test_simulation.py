@@ -142,3 +142,16 @@ def test_a_pointwise_operator_uses_the_vector_unit() -> None:
     assert maker.graph.operators[0].kind is OpKind.POINTWISE
     (only,) = simulate(maker.graph, toy_chip(), fidelity="roofline").operators
     assert only.cost.unit is Unit.VECTOR
+
+
+def test_waiting_and_work_add_up_on_a_stream() -> None:
+    result = simulate(layers((4, 4, 4), (64, 64, 64)), with_overheads(toy_chip(), gap=3000), fidelity="tile")
+    work = sum(op.end - op.start for op in result.operators)
+    assert result.waiting == 3000
+    assert work + result.waiting == result.time
+
+
+def test_a_faster_host_is_never_slower_down_to_none_at_all() -> None:
+    chips = [with_overheads(toy_chip(), host_dispatch=step, host_submit=5000) for step in (2000, 1, 0)]
+    times = [simulate(layers((4, 4, 4), (4, 4, 4)), chip, mode="eager", fidelity="tile").time for chip in chips]
+    assert times == sorted(times, reverse=True)
