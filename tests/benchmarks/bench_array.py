@@ -5,11 +5,14 @@ file, so that its time and memory are those of the simulation and not of PyTorch
 """
 
 import argparse
+import datetime
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.benchmarks.bench_scalesim import processor
 
 _PEAK = """
 import resource, sys
@@ -105,7 +108,13 @@ def main() -> None:
         sys.stdout.write(f"{what:<58} {value:>9.3g} {unit:<9} {wanted:<8} {'' if met else 'missed'}\n")
     if given.json:
         names = ("what", "value", "unit", "target")
-        given.json.write_text(json.dumps([dict(zip(names, row[:4], strict=True)) for row in rows], indent=1) + "\n")
+        found = {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "processor": processor(),
+            "command": "python -m tests.benchmarks.bench_array --json docs/data/array_speed.json",
+            "rows": [dict(zip(names, row[:4], strict=True)) for row in rows],
+        }
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
