@@ -68,7 +68,7 @@ _SOFTMAX = _row_group("softmax", "softmax").bounds | {
 
 def _attention_group(op: str, section: str) -> Group:
     ranges = {
-        "launch": (1, 6),
+        "launch": (1, 8),
         "efficiency": (0.2, 1),
         "exponentials": (5, 60),
         "alone": (1, 2),
@@ -101,7 +101,7 @@ GROUPS = {
     "matmul": Group(
         ("gemm", "bmm"),
         {
-            "matmul.launch": (1, 3.5),
+            "matmul.launch": (1, 8),
             "matmul.efficiency": (0.85, 1),
             "matmul.step_cycles": (20, 600),
             "matmul.stream": (15, 120),

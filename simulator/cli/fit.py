@@ -23,7 +23,9 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("fit", help="calibrate a chip to measured kernels", description=__doc__)
     parser.add_argument("chip", metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
-    parser.add_argument("--data", required=True, metavar="CSV", help="kernel times, as hw_models/data/h200/ops.csv")
+    parser.add_argument(
+        "--data", required=True, nargs="+", metavar="CSV", help="kernel times, as hw_models/data/h200/ops.csv"
+    )
     parser.add_argument("--held-out", metavar="CSV", help="kernel times to report on, so that all of --data is fitted")
     parser.add_argument(
         "--attention",
@@ -52,16 +54,16 @@ def run(options: argparse.Namespace) -> int:
     chip = load_chip(options.chip)
     out = Path(options.out or f"{chip.name}-fitted.yaml")
     check_writable(out)
-    rows = _read(Path(options.data))
+    rows = [row for path in options.data for row in _read(Path(path))]
     if options.attention:
         rows += _read(Path(options.attention), default_attention=True)
     fitted_rows, test = (rows, _read(Path(options.held_out))) if options.held_out else split(rows, options.seed)
     if not test:
-        raise UsageError(f"{options.data}: {len(rows)} rows are too few to keep half of them back")
+        raise UsageError(f"{', '.join(options.data)}: {len(rows)} rows are too few to keep half of them back")
     fitted = _fit(chip, fitted_rows, groups, options)
     write_text(out, _chip_file(options, chip, fitted, fitted_rows, test, out))
     _print(chip, fitted, fitted_rows, test)
-    print(f"written: {out}   (xpusim validate {out} --data {options.held_out or options.data})")
+    print(f"written: {out}   (xpusim validate {out} --data {options.held_out or options.data[0]})")
     return 0
 
 
@@ -128,11 +130,13 @@ def _chip_file(
 
     base = Path(options.chip)
     parent = f"./{os.path.relpath(base, out.parent)}" if base.suffix in (".yaml", ".yml") else options.chip
-    digest = hashlib.sha256(Path(options.data).read_bytes()).hexdigest()[:16]
+    files = ", ".join(
+        f"{path.name} (sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" for path in map(Path, options.data)
+    )
     kept = f"{Path(options.held_out).name}" if options.held_out else f"the other half (seed {options.seed})"
     source = (
-        f"fitted by xpusim {VERSION} on {date.today().isoformat()} to {len(rows)} kernels of {Path(options.data).name} "
-        f"(sha256 {digest}), {mape(fitted, rows):.1%} off in the mean; {len(test)} rows of {kept}, not fitted: "
+        f"fitted by xpusim {VERSION} on {date.today().isoformat()} to {len(rows)} kernels of {files}, "
+        f"{mape(fitted, rows):.1%} off in the mean; {len(test)} rows of {kept}, not fitted: "
         f"{mape(fitted, test):.1%}, before the fit {mape(chip, test):.1%}"
     )
     return (
