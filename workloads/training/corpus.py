@@ -47,7 +47,8 @@ def load_corpus(data: str = "stdlib", limit: int = 0) -> Corpus:
         version = sysconfig.get_python_version()
         source = f"Python {version} standard library, {len(documents):,} sources, PSF License Agreement"
     else:
-        source = f"{data}, {len(documents):,} documents, licence as its owner says"
+        count = f"{len(documents):,} documents" if len(documents) > 1 else "1 document"
+        source = f"{data}, {count}, licence as its owner says"
     return _split(documents, f"{source}, {total:,} bytes")
 
 
