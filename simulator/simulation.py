@@ -8,6 +8,7 @@ from simulator.engine import Schedule, play
 from simulator.graph import OperatorGraph
 from simulator.hardware import Chip
 from simulator.memory import memory_timeline
+from simulator.passes import INDUCTOR, Compiled, PassReport, compile_graph
 from simulator.program import Mode, mode_of, place
 from simulator.result import Result
 from simulator.units import transfer_ps
@@ -20,11 +21,16 @@ _STEP = 1.1  # ten per cent more of a resource: large enough to be exact in inte
 def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: str = "tile") -> Result:
     """Run *graph* on *chip* and say how long it takes, what it needs and what binds it.
 
-    mode      eager: the host dispatches every operator; graph: submitted once, as a captured graph is.
+    mode      eager: the host dispatches every operator; graph: submitted once, as a captured graph is; compile: fused
+              by `simulator.passes` as torch.compile would, the result holds the new graph and what each pass did.
     fidelity  roofline (the floor), tile (waves of tiles, caches, launches), or another registered model.
     Raises UsageError for an unknown mode or fidelity and DeadlockError if the graph cannot finish.
     """
     how = mode_of(mode)
+    passes: tuple[PassReport, ...] = ()
+    if how is Mode.COMPILE:
+        compiled = compiled_graph(graph, chip, fidelity)
+        graph, passes = compiled.graph, compiled.reports
     run = _run(graph, chip, how, fidelity)
     replays = {resource: _run(graph, scaled(chip, resource, INFINITE), how, fidelity) for resource in Resource}
     bounds = operator_bounds(run.costs, {resource: replay.costs for resource, replay in replays.items()})
@@ -53,7 +59,27 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
         elasticity=_elasticity(graph, chip, how, fidelity, run.time),
         overflow=overflow,
         spill=spill,
+        passes=passes,
     )
+
+
+def compiled_graph(
+    graph: OperatorGraph, chip: Chip, fidelity: str = "tile", passes: Sequence[str] = INDUCTOR
+) -> Compiled:
+    """Run *passes* over *graph* with the model of *chip* as judge; UsageError for an unknown pass or fidelity.
+
+    Times in the reports are those of a compiled program, launches by the host included.
+    """
+
+    def judge(each: OperatorGraph) -> tuple[int, str]:
+        time = _run(each, chip, Mode.COMPILE, fidelity).time
+        saved = {
+            resource: time - _run(each, scaled(chip, resource, INFINITE), Mode.COMPILE, fidelity).time
+            for resource in Resource
+        }
+        return time, str(max(saved, key=lambda resource: saved[resource]))
+
+    return compile_graph(graph, compute_model(fidelity, chip), judge, passes)
 
 
 def _limited(chip: Chip) -> list[str]:

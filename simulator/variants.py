@@ -76,6 +76,7 @@ def _launch(chip: Chip, factor: float) -> Chip:
             gap=int(old.gap / factor),
             host_dispatch=int(old.host_dispatch / factor),
             host_submit=int(old.host_submit / factor),
+            host_launch=None if old.host_launch is None else int(old.host_launch / factor),
         ),
     )
 

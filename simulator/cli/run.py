@@ -11,7 +11,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("run", help="simulate a workload on a chip", description=__doc__)
     add_target(parser)
     add_chip(parser)
-    parser.add_argument("--mode", default="graph", metavar="eager|graph|compile", help="how the host submits work (graph)")
+    modes = "eager|graph|compile"
+    parser.add_argument("--mode", default="graph", metavar=modes, help="how the host submits work (graph)")
     parser.add_argument("--fidelity", default="tile", metavar="roofline|tile", help="compute model (tile)")
     parser.add_argument("--json", metavar="FILE", help="write everything as one JSON object")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots")

@@ -128,7 +128,7 @@ BAD = [
     ),
     (
         ["gpt2", "--chip", "h200", "--mode", "egaer"],
-        "unknown mode 'egaer'; did you mean 'eager'? (known: eager, graph)",
+        "unknown mode 'egaer'; did you mean 'eager'? (known: eager, graph, compile)",
     ),
     (
         ["gpt2", "--chip", "h200", "--optimizer", "adam"],

@@ -103,7 +103,7 @@ def test_modules_add_up_to_their_operators() -> None:
 @pytest.mark.parametrize(
     ("mode", "fidelity", "message"),
     [
-        ("grahp", "roofline", "unknown mode 'grahp'; did you mean 'graph'? (known: eager, graph)"),
+        ("grahp", "roofline", "unknown mode 'grahp'; did you mean 'graph'? (known: eager, graph, compile)"),
         ("graph", "roofine", "unknown fidelity 'roofine'; did you mean 'roofline'? (known: "),
     ],
 )

@@ -1,17 +1,15 @@
 """``python -m workloads.measure --out FOLDER``: measure operators and steps on the CUDA device of this machine."""
 
 import argparse
-import importlib.util
 import json
 import time
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
 from workloads.measure.clock import say
 from workloads.measure.ops import measure_ops
-from workloads.measure.steps import list_kernels, measure_steps
+from workloads.measure.steps import list_kernels, load_models, measure_steps
 
 PARTS = ("steps", "ops", "kernels")
 
@@ -31,7 +29,7 @@ def main() -> int:
         return 2
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "provenance.json").write_text(json.dumps(_provenance(), indent=1) + "\n")
-    models = _load(options.models)
+    models = load_models(options.models)
     if "steps" in options.only:
         measure_steps(models, options.out / "models.csv", options.seed)
     if "ops" in options.only:
@@ -39,15 +37,6 @@ def main() -> int:
     if "kernels" in options.only:
         list_kernels(models, options.out / "kernels.json", options.seed)
     return 0
-
-
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("user_models", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _provenance() -> dict[str, object]:

@@ -1,6 +1,7 @@
 """Whole steps of plain PyTorch models, in the format of hw_models/data/h200/models.csv, and the kernels they run."""
 
 import csv
+import importlib.util
 import json
 import re
 import statistics
@@ -16,6 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from workloads.measure.clock import replay_us, say
 
 CAPTURES = 7
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # without one, Inductor can still be asked what it would fuse
 Step = Callable[[], object]
 Config = dict[str, int]
 Kernel = tuple[str, float, float]  # name, microseconds, start in microseconds
@@ -41,6 +43,16 @@ def cells() -> Iterator[tuple[str, str, Config]]:
         ("llama-1b", 1, 2048),
     ):
         yield "train", model, {"B": batch, "S": seq}
+
+
+def load_models(path: Path) -> ModuleType:
+    """Return the user's file at *path* as a module; it holds ``MODELS`` and ``caches``."""
+    spec = importlib.util.spec_from_file_location("user_models", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def measure_steps(models: ModuleType, out: Path, seed: int) -> None:
@@ -138,12 +150,12 @@ def _short(name: str) -> str:
 
 
 def _model(models: ModuleType, name: str) -> Any:
-    with torch.device("cuda"):
+    with torch.device(DEVICE):
         return models.MODELS[name]().to(torch.bfloat16)
 
 
 def _ids(batch: int, tokens: int) -> torch.Tensor:
-    return torch.randint(0, 50000, (batch, tokens), device="cuda")
+    return torch.randint(0, 50000, (batch, tokens), device=DEVICE)
 
 
 def _prefill(models: ModuleType, name: str, config: Config) -> Step:
@@ -153,7 +165,7 @@ def _prefill(models: ModuleType, name: str, config: Config) -> Step:
 
 def _decode(models: ModuleType, name: str, config: Config) -> Step:
     model, ids = _model(models, name), _ids(config["B"], 1)
-    caches = models.caches(model, config["B"], config["ctx"], torch.bfloat16, "cuda")
+    caches = models.caches(model, config["B"], config["ctx"], torch.bfloat16, DEVICE)
     return torch.no_grad()(lambda: model(ids, caches))
 
 

@@ -1,0 +1,108 @@
+"""The pass manager: names, order, and what each pass did."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from simulator.costs import ComputeModel
+from simulator.errors import UsageError, nearest
+from simulator.graph import Operator, OperatorGraph, Phase
+from simulator.passes.attention import attention
+from simulator.passes.cleaning import common, dead
+from simulator.passes.fused import PREFIX
+from simulator.passes.fusion import epilogue, pointwise, reductions
+from simulator.passes.padding import padding
+from simulator.passes.prices import Prices
+from simulator.passes.reports import PassReport, State
+
+Pass = Callable[[OperatorGraph, Prices], OperatorGraph]
+Judge = Callable[[OperatorGraph], tuple[int, str]]
+
+PASSES: dict[str, Pass] = {
+    "dead": dead,
+    "common": common,
+    "attention": attention,
+    "padding": padding,
+    "pointwise": pointwise,
+    "reductions": reductions,
+    "epilogue": epilogue,
+}
+INDUCTOR = (  # what torch.compile does by default: matrix products stay calls of the vendor's library
+    "dead",
+    "common",
+    "attention",
+    "padding",
+    "pointwise",
+    "reductions",
+)
+_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
+
+
+def graph_pass(name: str) -> Callable[[Pass], Pass]:
+    """Decorator: the function below is the pass called *name*; see the package for an example."""
+
+    def enter(function: Pass) -> Pass:
+        PASSES[name] = function
+        return function
+
+    return enter
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The *graph* after all passes and what each of them did."""
+
+    graph: OperatorGraph
+    reports: tuple[PassReport, ...]
+
+
+def check_passes(names: Sequence[str]) -> None:
+    """Raise UsageError unless each of *names* is a pass."""
+    for name in names:
+        if name not in PASSES:
+            raise UsageError(f"unknown pass {name!r}{nearest(name, PASSES)} (known: {', '.join(PASSES)})")
+
+
+def compile_graph(
+    graph: OperatorGraph, model: ComputeModel, judge: Judge, passes: Sequence[str] = INDUCTOR
+) -> Compiled:
+    """Run *passes* over *graph*, which stays as it is.
+
+    model  decides whether a rewrite pays; *judge* gives the time of a whole graph and what binds it, for the reports.
+    Raises UsageError for an unknown pass.
+    """
+    check_passes(passes)
+    prices = Prices(model)
+    reports = []
+    state = _state(graph, judge)
+    for name in passes:
+        found = PASSES[name](graph, prices)
+        after = state if found.operators == graph.operators else _state(found, judge)
+        reports.append(PassReport(name, state, after, _made(graph, found)))
+        graph, state = found, after
+    return Compiled(graph, tuple(reports))
+
+
+def _state(graph: OperatorGraph, judge: Judge) -> State:
+    time, bound = judge(graph)
+    return State(len(graph), sum(op.nbytes for op in graph), time, bound)
+
+
+def _made(before: OperatorGraph, after: OperatorGraph) -> tuple[tuple[str, int], ...]:
+    """Operators that only the new graph has, those of repeated layers together; where there are none, those gone."""
+    old, new = _labels(before), _labels(after)
+    made = new - old
+    return tuple((made or (old - new)).most_common())
+
+
+def _labels(graph: OperatorGraph) -> Counter[str]:
+    return Counter(_label(op) for op in graph)
+
+
+def _label(op: Operator) -> str:
+    """Module and operator, with ``*`` for the index of a repeated layer."""
+    target = op.target.removeprefix("aten.").removeprefix("xpusim.").removeprefix(PREFIX).removesuffix(".rows")
+    module = _INDEX.sub("*", op.module)
+    label = f"{module}/{target}" if module else target
+    return label if op.phase is Phase.FORWARD else f"{label} ({op.phase})"

@@ -1,0 +1,45 @@
+"""What a pass did, in figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.units import PS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A graph in figures: *kernels*, *nbytes* read and written, *time* in picoseconds and what *bound* it."""
+
+    kernels: int
+    nbytes: int
+    time: int
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did: the graph *before* and *after*, and what it made, most frequent first, with its count."""
+
+    name: str
+    before: State
+    after: State
+    made: tuple[tuple[str, int], ...]
+
+
+def as_rows(reports: Sequence[PassReport]) -> list[dict[str, object]]:
+    """One object for each pass, as ``--json`` has it under ``passes``."""
+    return [
+        {
+            "name": report.name,
+            "kernels_before": report.before.kernels,
+            "kernels_after": report.after.kernels,
+            "bytes_before": report.before.nbytes,
+            "bytes_after": report.after.nbytes,
+            "seconds_before": report.before.time / PS_PER_SECOND,
+            "seconds_after": report.after.time / PS_PER_SECOND,
+            "bound_before": report.before.bound,
+            "bound_after": report.after.bound,
+            "made": [{"what": what, "count": count} for what, count in report.made],
+        }
+        for report in reports
+    ]
