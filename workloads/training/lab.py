@@ -2,10 +2,13 @@
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from simulator.hardware import Chip
 from simulator.units import PS_PER_SECOND, decimal, seconds
@@ -59,7 +62,7 @@ def answer(chip: Chip) -> LabAnswer:
 def train_here(budget: float) -> Trained:
     """Train `HERE`, with fewer steps where *budget* seconds are not enough for all of them."""
     rows, held, source = rows_of(HERE)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, _one_thread():
         folder = Path(name)
         run = replace(HERE, steps=_steps(Trainer(HERE, folder, rows, held), budget))
         trainer = Trainer(run, folder, rows, held)
@@ -68,6 +71,17 @@ def train_here(budget: float) -> Trained:
         trainer.train(Journal(folder, {}))
         took = time.perf_counter() - began
         return Trained(run, source, before, trainer.validate(), took / run.steps)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A model this small gains little from threads, and loses ten times as much where others use the cores too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _steps(trial: Trainer, budget: float) -> int:
