@@ -234,7 +234,7 @@ def _ask_bandwidth(result: Result) -> str:
 
 
 def _ask_launch(result: Result) -> str:
-    if result.mode is Mode.EAGER:
+    if result.mode is not Mode.GRAPH:
         return "Faster needs a captured graph, fewer and larger operators (fusion), or a faster host and driver."
     return "Faster needs fewer and larger operators (fusion), or a shorter launch path and gap between operators."
 

@@ -55,9 +55,8 @@ def mode_of(name: str) -> Mode:
 def place(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, mode: Mode) -> Program:
     """Give every operator a queue, in the program's own order."""
     overheads = chip.overheads
-    eager = mode is Mode.EAGER
-    steps = array("q", (op.dispatches * overheads.host_dispatch for op in graph.operators) if eager else ())
-    start = 0 if eager else overheads.host_submit
+    steps = host_steps(graph, chip, mode)
+    start = overheads.host_submit if mode is Mode.GRAPH else 0
     if chip.execution is Execution.STREAM:
         return Program({"stream": range(len(graph))}, overheads.gap, start, steps)
     queues: dict[str, list[int]] = {unit: [] for unit in Unit}
@@ -67,9 +66,9 @@ def place(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, mode: Mode) -
 
 
 def host_steps(graph: OperatorGraph, chip: Chip, mode: Mode) -> "array[int]":
-    """Picoseconds of host time of each operator, in order; empty where the host is not in the way."""
+    """Picoseconds of host time of each operator, in order; empty in graph mode, where there is none of its own."""
     dispatch, launch = chip.overheads.host_dispatch, chip.overheads.host_launch
-    if mode is Mode.GRAPH or not dispatch:
+    if mode is Mode.GRAPH:
         return array("q")
     if mode is Mode.EAGER:
         return array("q", (op.dispatches * dispatch for op in graph))

@@ -18,7 +18,7 @@ modules              one object each: module, operators, seconds, flops, traffic
 uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
 memory               bytes by role at the peak
 passes               in compile mode one object for each pass: name, kernels_before and _after, bytes_before and _after,
-                     seconds_before and _after, bound_before and _after, made (what it made: what, count); else empty
+                     seconds_before and _after, bound_before and _after, made and gone (what, count); else empty
 version, chip, mode, fidelity, workload
 """
 

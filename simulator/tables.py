@@ -189,7 +189,7 @@ def waiting_rows(result: Result) -> list[Row]:
     """The part of a run in which no operator runs: waits of a stream, and the spill over the host link."""
     total = total_ps(result)
     waits = total - _work_ps(result) - result.spill
-    reason = "waiting for the host" if result.mode is Mode.EAGER else "gaps between operators"
+    reason = "gaps between operators" if result.mode is Mode.GRAPH else "waiting for the host"
     parts = ((f"({reason})", waits, Resource.LAUNCH), ("(spill over the host link)", result.spill, Resource.CAPACITY))
     return [Row(name, 1, 0, time, _share(time, total), 0, 0, {bound: time}) for name, time, bound in parts if time]
 

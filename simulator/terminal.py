@@ -13,6 +13,7 @@ from rich.text import Text
 from simulator.graph import Phase
 from simulator.hardware import Execution
 from simulator.headline import change, headline, percent
+from simulator.passes.reports import PassReport
 from simulator.result import Result
 from simulator.tables import (
     BoundRow,
@@ -52,6 +53,20 @@ def print_result(result: Result, console: Console | None = None) -> None:
         console.print(table)
 
 
+def print_passes(workload: str, chip: str, reports: Sequence[PassReport], shown: int) -> None:
+    """Print what each of *reports* did, and up to *shown* of the operators that it made or removed."""
+    console = _standard_output()
+    console.print(Text(f"{workload} compiled for {chip}", style="bold"))
+    if not reports:
+        console.print("no passes")
+        return
+    console.print(passes_table(reports))
+    for report in reports:
+        verb = "made" if report.made else "removed"
+        for what, count in (report.made or report.gone)[:shown]:
+            console.print(Text(f"{report.name} {verb} {count} x {what}"))
+
+
 def _standard_output() -> Console:
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=FULL_WIDTH)
@@ -75,6 +90,8 @@ def _panel(result: Result) -> Panel:
 
 def _sections(result: Result, console: Console) -> Iterator[tuple[str, Table]]:
     """Titles and tables, those that would be empty left out."""
+    if result.passes:
+        yield "Passes of the compiler, in order", passes_table(result.passes)
     if bounds := bound_rows(result):
         yield (
             "Time by bound on the critical path, and its change with more of it",
@@ -216,6 +233,33 @@ def _memory(result: Result) -> Table:
         table.add_row(str(row.role), decimal(row.nbytes, "B"), percent(row.share))
     table.add_row("all", decimal(result.peak_memory_bytes, "B"), "", style="bold")
     return table
+
+
+def passes_table(reports: Sequence[PassReport]) -> Table:
+    """Kernels, bytes, time and bound before the first pass and after each one, and what it made most."""
+    table = _table()
+    states = [reports[0].before, *(report.after for report in reports)] if reports else []
+    scale = time_scale(state.time for state in states)
+    table.add_column("after", no_wrap=True)
+    for title in ("kernels", "bytes", f"time, {scale.unit}"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
+    table.add_column("made most", no_wrap=True, overflow="ellipsis")
+    made = ["", *(_most(report) for report in reports)]
+    for name, state, most in zip(["(as traced)", *(report.name for report in reports)], states, made, strict=True):
+        colour = COLOURS[Resource(state.bound)]
+        row = (f"{state.kernels:,}", decimal(state.nbytes, "B"), scale.text(state.time), Text(state.bound, colour))
+        table.add_row(name, *row, Text(most))
+    return table
+
+
+def _most(report: PassReport) -> str:
+    """What a pass made or removed most often."""
+    found = report.made or report.gone
+    if not found:
+        return ""
+    what, count = found[0]
+    return ("" if report.made else "less ") + (f"{what} x{count}" if count > 1 else what)
 
 
 def _uncovered(result: Result) -> Table:

@@ -39,7 +39,7 @@ def _names(result: Result) -> Iterator[dict[str, object]]:
 
 
 def _host_at_work(result: Result) -> bool:
-    return result.mode is Mode.EAGER and result.chip.overheads.host_dispatch > 0
+    return result.mode is not Mode.GRAPH and result.chip.overheads.host_dispatch > 0
 
 
 def _spans(result: Result) -> Iterator[dict[str, object]]:

@@ -25,7 +25,6 @@ from simulator.variants import INFINITE, Resource, scaled
 
 _RESOURCES = (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH, Resource.CAPACITY)
 _GEMM_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8": "fp8"}
-_COMPILED = "compile: predicted as a graph of unfused kernels, and left out of the means"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +143,20 @@ def _steps(rows: Sequence[Measured], chip: Chip, fidelity: str, models: Path) ->
         values = row.values
         mode = values["mode"]
         group = f"{values['phase']} {mode}"
-        if mode not in ("eager", "graph", "compile"):
-            note = f"unknown mode {mode!r}{nearest(mode, ['eager', 'graph', 'compile'])}"
+        if mode not in list(Mode):
+            note = f"unknown mode {mode!r}{nearest(mode, list(Mode))}"
             found.append(Prediction(row, group, None, None, "", note, counted=False))
             continue
         graph, note = programs.graph(row)
         if graph is None:
             found.append(Prediction(row, group, None, None, "", note, counted=False))
             continue
-        compiled = mode == "compile"
-        result = simulate(graph, chip, mode=Mode.GRAPH if compiled else mode, fidelity=fidelity)
+        result = simulate(graph, chip, mode=mode, fidelity=fidelity)
         scale = PS_PER_SECOND * STEPS.base
         roofline = sum(cost.time for cost in Roofline(chip).costs(graph)) / scale
         regime = str(max(result.bounds_ps, key=lambda each: result.bounds_ps[each]))
-        note, peak = _COMPILED if compiled else "", result.peak_memory_bytes
-        found.append(Prediction(row, group, result.time / scale, roofline, regime, note, not compiled, peak))
+        peak = result.peak_memory_bytes
+        found.append(Prediction(row, group, result.time / scale, roofline, regime, peak_bytes=peak))
     return found
 
 

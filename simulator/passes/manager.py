@@ -79,7 +79,7 @@ def compile_graph(
     for name in passes:
         found = PASSES[name](graph, prices)
         after = state if found.operators == graph.operators else _state(found, judge)
-        reports.append(PassReport(name, state, after, _made(graph, found)))
+        reports.append(PassReport(name, state, after, *_change(graph, found)))
         graph, state = found, after
     return Compiled(graph, tuple(reports))
 
@@ -89,15 +89,12 @@ def _state(graph: OperatorGraph, judge: Judge) -> State:
     return State(len(graph), sum(op.nbytes for op in graph), time, bound)
 
 
-def _made(before: OperatorGraph, after: OperatorGraph) -> tuple[tuple[str, int], ...]:
-    """Operators that only the new graph has, those of repeated layers together; where there are none, those gone."""
-    old, new = _labels(before), _labels(after)
+def _change(before: OperatorGraph, after: OperatorGraph) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Operators that only the new graph has; where there are none, those that only the old one has."""
+    old, new = Counter(map(_label, before)), Counter(map(_label, after))
     made = new - old
-    return tuple((made or (old - new)).most_common())
-
-
-def _labels(graph: OperatorGraph) -> Counter[str]:
-    return Counter(_label(op) for op in graph)
+    gone = Counter[str]() if made else old - new
+    return tuple(made.most_common()), tuple(gone.most_common())
 
 
 def _label(op: Operator) -> str:

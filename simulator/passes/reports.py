@@ -18,12 +18,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did: the graph *before* and *after*, and what it made, most frequent first, with its count."""
+    """What one pass did: the graph *before* and *after*.
+
+    made  operators that only the new graph has and how many, those of repeated layers together, most frequent first.
+    gone  likewise those that only the old graph has, of a pass that makes none.
+    """
 
     name: str
     before: State
     after: State
     made: tuple[tuple[str, int], ...]
+    gone: tuple[tuple[str, int], ...]
 
 
 def as_rows(reports: Sequence[PassReport]) -> list[dict[str, object]]:
@@ -40,6 +45,7 @@ def as_rows(reports: Sequence[PassReport]) -> list[dict[str, object]]:
             "bound_before": report.before.bound,
             "bound_after": report.after.bound,
             "made": [{"what": what, "count": count} for what, count in report.made],
+            "gone": [{"what": what, "count": count} for what, count in report.gone],
         }
         for report in reports
     ]

@@ -40,7 +40,7 @@ def spans(result: Result) -> Iterator[Span]:
         yield each.cost.unit, str(each.bound), each.start, each.end
     for _, start, end in result.schedule.prefetch:
         yield Unit.DMA, "bandwidth", start, end
-    if result.mode is Mode.EAGER and result.chip.overheads.host_dispatch:
+    if result.mode is not Mode.GRAPH and result.chip.overheads.host_dispatch:
         before = 0
         for ready in result.schedule.ready:
             yield Unit.HOST, "launch", before, ready

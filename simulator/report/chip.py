@@ -70,6 +70,7 @@ def _around(chip: Chip) -> Iterator[_Line]:
         ("between operators", fixed.gap),
         ("host, each call", fixed.host_dispatch),
         ("host, each graph", fixed.host_submit),
+        ("host, each compiled kernel", fixed.host_launch or 0),
     )
     known = [f"{name} {seconds(time)}" for name, time in named if time]
     yield "fixed times", ", ".join(known) or "none", fixed.source
