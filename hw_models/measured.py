@@ -8,11 +8,11 @@ _DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """One table: *path*, the file with the *models* of its steps, and what it was used *for* besides checking."""
+    """One table: *path*, the file with the *models* of its steps, and what of it constants were *fitted* to."""
 
     path: Path
     models: Path | None = None
-    fitted: bool = False
+    fitted: str = "nothing"
 
     @property
     def name(self) -> str:
@@ -33,15 +33,15 @@ def measured_chips() -> tuple[str, ...]:
 _MODELS = _DATA / "h200" / "user_models.py"
 _KNOWN = {
     "h200": (
-        Measurements(_DATA / "h200" / "ops.csv", fitted=True),
-        Measurements(_DATA / "h200" / "models.csv", _MODELS, fitted=True),
-        Measurements(_DATA / "h200" / "energy.csv", _MODELS, fitted=True),
+        Measurements(_DATA / "h200" / "ops.csv", fitted="all rows"),
+        Measurements(_DATA / "h200" / "models.csv", _MODELS, fitted="three constants"),
+        Measurements(_DATA / "h200" / "energy.csv", _MODELS, fitted="four rows"),
         Measurements(_DATA / "h200-heldout" / "ops.csv"),
         Measurements(_DATA / "h200-heldout" / "models.csv", _MODELS),
     ),
     "a100": (
-        Measurements(_DATA / "a100" / "gemm.csv"),
-        Measurements(_DATA / "a100" / "attention_context.csv"),
-        Measurements(_DATA / "a100" / "attention_generation.csv"),
+        Measurements(_DATA / "a100" / "gemm.csv", fitted="half of the rows"),
+        Measurements(_DATA / "a100" / "attention_context.csv", fitted="half of the rows"),
+        Measurements(_DATA / "a100" / "attention_generation.csv", fitted="half of the rows"),
     ),
 }

@@ -86,7 +86,8 @@ class VectorUnit:
 class MemoryLevel:
     """One level of the memory hierarchy.
 
-    scope  core: one in each core (capacity and bandwidth are of one); chip: shared on the die; device: off-chip.
+    scope    core: one in each core (capacity and bandwidth are of one); chip: shared on the die; device: off-chip.
+    latency  of the first byte that an operator asks for, where ``overheads.launch`` does not hold it already.
     """
 
     __pydantic_config__ = _CLOSED
@@ -102,7 +103,7 @@ class Overheads:
     """Fixed times of the machine around an operator.
 
     launch         from the start of a kernel to its first useful byte, and its tail.
-    gap            between two kernels of one captured graph.
+    gap            between two kernels of one captured graph on a stream; units side by side have none.
     host_dispatch  host time of one framework call in eager mode; the device waits when it has nothing queued.
     host_submit    host time to start a captured graph, once a run.
     host_launch    host time of one kernel of a compiled program, launched from its wrapper; host_dispatch if None.

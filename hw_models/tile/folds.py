@@ -29,7 +29,9 @@ def fold_ps(machine: Machine, m: int, n: int, k: int, batch: int, dtype: DType) 
     shares = max(1, arrays // folds) if folds else 1  # arrays that share one fold's rows where folds are few
     per_fold = max(ceil(streamed / shares) / rate, array.rows if array.dataflow != "os" else 1)
     cycles = ceil(folds / arrays) * per_fold + array.rows + array.columns - 2
-    return cycles * machine.cycle, folds
+    size = dtype.bits / 8  # every row of a fold, and the operand that stays, come out of the core's own memory
+    read = folds * size * (array.rows * streamed + array.rows * min(columns, array.columns))
+    return max(cycles * machine.cycle, read / (machine.scratch * machine.chip.cores)), folds
 
 
 def folded(machine: Machine, work: Product) -> Timing:

@@ -72,7 +72,7 @@ class Machine:
         chip, cal = self.chip, self.calibration
         put = object.__setattr__
         put(self, "cycle", PS_PER_SECOND / chip.matrix.clock)
-        put(self, "launch", float(chip.overheads.launch))
+        put(self, "launch", float(chip.overheads.launch + sum(level.latency for level in chip.memory.values())))
         put(self, "floor", chip.dram_bandwidth / PS_PER_SECOND)
         put(self, "dram", cal.dram * self.floor)
         put(self, "cache", max(self.dram, _cache_bandwidth(chip) or cal.cache * self.floor))

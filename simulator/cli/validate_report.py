@@ -116,12 +116,11 @@ def print_tables(tables: Sequence[dict[str, Any]], chip: Chip, fidelity: str) ->
         console = Console(highlight=False, width=120)
     console.print(Text(f"{chip.name}: predictions of fidelity {fidelity} beside what was measured", "bold"))
     summary = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("table", "what", "rows", "MAPE", "median", "p90", "roofline", "peak memory", "constants"):
-        summary.add_column(name, justify="left" if name in ("table", "what", "constants") else "right")
+    for name in ("table", "what", "rows", "MAPE", "median", "p90", "roofline", "peak memory", "fitted to"):
+        summary.add_column(name, justify="left" if name in ("table", "what", "fitted to") else "right")
     for each in tables:
         means = [_percent(each[key]) for key in ("mape", "median", "p90", "roofline_mape", "peak_bytes_mape")]
-        seen = "fitted to it" if each["fitted"] else "have not seen it"
-        summary.add_row(each["table"], each["format"], str(each["predicted"]), *means, seen)
+        summary.add_row(each["table"], each["format"], str(each["predicted"]), *means, each["fitted"])
     console.print(summary)
     for each in tables:
         console.print()

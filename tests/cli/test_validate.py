@@ -124,6 +124,29 @@ def test_the_tables_of_an_a100_are_read(tmp_path: Path) -> None:
         assert validate(tmp_path, text, chip="a100")["predicted"] == 19
 
 
+def test_without_a_table_all_that_come_with_the_project_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "all.json"
+    assert main(["validate", "a100", "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert [(each["table"], each["predicted"]) for each in found["tables"]] == [
+        ("a100/gemm.csv", 1540), ("a100/attention_context.csv", 1364), ("a100/attention_generation.csv", 1358),
+    ]  # fmt: skip
+    assert all(each["mape"] < each["roofline_mape"] / 3 for each in found["tables"])
+    text = capsys.readouterr().out
+    assert "half of the rows" in text
+    assert "a100/gemm.csv: gemm in ms" in text
+
+
+def test_a_chip_that_nobody_has_measured_needs_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "apple-m4"]) == 2
+    says = "no measurements of apple-m4 come with xpusim (there are some of: h200, a100); give --data CSV"
+    assert capsys.readouterr().err == f"xpusim: {says}\n"
+    assert main(["validate", "h200", "--models", MODELS]) == 2
+    assert capsys.readouterr().err == "xpusim: --models goes with --data\n"
+
+
 BAD = [
     ("", "{0}: empty, expected a table of measurements"),
     (HEADER, "{0}: no rows under the header"),
@@ -222,4 +245,4 @@ def test_a_missing_table_and_an_unwritable_output(tmp_path: Path, capsys: pytest
     table, out = tmp_path / "t.csv", tmp_path / "no" / "out.json"
     table.write_text(f"{HEADER}gemm,bf16,{GEMM},13.6\n")
     assert main(["validate", "h200", "--data", str(table), "--json", str(out)]) == 2
-    assert capsys.readouterr().err == f"xpusim: cannot write {out}: No such file or directory\n"
+    assert capsys.readouterr().err == f"xpusim: cannot write {out}: there is no folder {out.parent}\n"

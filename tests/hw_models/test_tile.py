@@ -302,3 +302,12 @@ def test_an_empty_operator_takes_no_time() -> None:
     graph.add(Operator(0, "", "aten.mm", OpKind.MOVE, Phase.FORWARD, (), (empty,), 0, 0, 0, (), BF16))
     (found,) = TileModel(H200).costs(graph)
     assert (found.time, found.traffic, found.detail) == (0, 0, "empty: nothing is launched")
+
+
+def test_a_memory_answers_late_and_a_narrow_port_starves_the_array() -> None:
+    # 64 x 64 x 64 on 4 x 4 cells takes 16,390 ns (above).  10 ns of latency come on top.  Each of 256 folds reads 64
+    # rows of 4 values and 16 that stay, 2 B each: 139,264 B, which 1 MB/s takes 139.264 ms for.
+    late = load_chip("systolic-toy", ["memory.dram.latency=10 ns"])
+    assert cost(late, "gemm", {"M": 64, "N": 64, "K": 64}).time == 16_400_000
+    starved = load_chip("systolic-toy", ["memory.sram.bandwidth=1 MB/s"])
+    assert cost(starved, "gemm", {"M": 64, "N": 64, "K": 64}).time == 139_264_000_000
