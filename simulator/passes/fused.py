@@ -140,9 +140,9 @@ def _border(
 
 
 def _one(views: Sequence[Tensor], size: int) -> Tensor:
-    """The widest of *views*; flat and as large as all of them together where they are different pieces."""
+    """The widest of *views*; flat and of *size* bytes where they are different pieces, or read in part (a table)."""
     widest = max(views, key=lambda tensor: tensor.nbytes)
-    if size <= widest.nbytes:
+    if size in (0, widest.nbytes):
         return widest
     return Tensor(widest.storage, (size * 8 // widest.dtype.bits,), widest.dtype)
 
