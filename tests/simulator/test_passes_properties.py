@@ -88,7 +88,7 @@ def written_last(graph: OperatorGraph) -> dict[int, set[str]]:
 
 @pytest.mark.parametrize("name", SAVES)
 @given(graph=graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_pass_keeps_the_work_and_saves_the_rest(name: str, graph: OperatorGraph) -> None:
     before = frozen(graph)
     found = PASSES[name](graph, Prices(compute_model("fixed", toy_chip())))
@@ -108,7 +108,7 @@ def test_every_pass_keeps_the_work_and_saves_the_rest(name: str, graph: Operator
 
 @pytest.mark.parametrize("name", SAVES)
 @given(graph=graphs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_pass_is_done_after_once(name: str, graph: OperatorGraph) -> None:
     prices = Prices(compute_model("fixed", toy_chip()))
     once = PASSES[name](graph, prices)
@@ -116,7 +116,7 @@ def test_every_pass_is_done_after_once(name: str, graph: OperatorGraph) -> None:
 
 
 @given(graph=graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_waited_for_something_still_does(graph: OperatorGraph) -> None:
     """Follow each storage: the kernel that has a reader in it comes after the one that has its writer in it."""
     labelled = OperatorGraph(graph.workload, graph.storages, outputs=graph.outputs, released=graph.released)
@@ -135,7 +135,7 @@ def _sequence(graph: OperatorGraph, storage: int) -> int:
 
 
 @given(graph=graphs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_padding_never_makes_a_program_slower(graph: OperatorGraph) -> None:
     model = compute_model("tile", toy_chip())
     found = PASSES["padding"](graph, Prices(model))
@@ -149,7 +149,7 @@ def _time(costs: object) -> int:
 
 
 @given(graph=graphs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_whole_pipeline_ends_in_a_graph_that_plays(graph: OperatorGraph) -> None:
     model = compute_model("fixed", toy_chip())
     done = compile_graph(graph, model, lambda each: (6_000 * len(each), "launch"), INDUCTOR)
