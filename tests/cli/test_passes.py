@@ -1,6 +1,7 @@
 """``xpusim passes`` and ``--mode compile`` as their user types them."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def test_every_pass_is_a_line_and_what_it_made_has_a_place(tmp_path: Path, capsy
     assert "reductions made 12 x blocks.*.ffn_norm/add+native_layer_norm" in lines
     found = json.loads(path.read_text())
     assert [each["name"] for each in found] == ORDER
-    for earlier, later in zip(found, found[1:], strict=False):
+    for earlier, later in pairwise(found):
         assert later["kernels_before"] == earlier["kernels_after"]
         assert later["seconds_after"] <= earlier["seconds_after"]
     assert main(["run", str(graph), "--chip", "h200"]) == 0  # what the passes leave is a target like any other

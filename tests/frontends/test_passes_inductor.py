@@ -35,7 +35,7 @@ TRAINING = [step for step in SMALL if step["phase"] == "train"]
 def programs() -> Programs:
     made = Programs(Path("hw_models/data/h200/user_models.py"))
     module = made._module
-    module.MODELS |= {
+    vars(module)["MODELS"] |= {
         "gpt-2l": lambda: module.GPT2(2, 768, 12),
         "gpt-4l": lambda: module.GPT2(4, 768, 12),
         "llama-2l": lambda: module.Llama(2, 2048, 32, 8, 8192),
