@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from frontends import trace
 from hw_models import load_chip
 from simulator.cli.validate_predict import Programs
 from simulator.cli.validate_read import Measured
-from simulator.graph import MATRIX_KINDS, OperatorGraph
+from simulator.graph import MATRIX_KINDS, OperatorGraph, OpKind
 from simulator.passes.scope import outside
 from simulator.simulation import compiled_graph
+from workloads.measure.compiled import NaiveAttention
 
 FOUND = json.loads(Path("docs/data/passes_inductor.json").read_text())
 SMALL = [step for step in FOUND["steps"] if step["model"] in ("gpt-2l", "gpt-4l", "llama-2l")]
@@ -59,6 +62,18 @@ def test_inference_has_the_kernels_that_inductor_made(programs: Programs, step: 
     external, generated, _ = kernels(programs, step)
     padded_here_only = step["config"].get("S") == 32
     assert (external, generated) == (step["external"], step["generated"] + padded_here_only)
+
+
+def test_attention_that_is_written_out_becomes_the_one_call_that_inductor_made_of_it() -> None:
+    (step,) = [each for each in FOUND["steps"] if each["model"] == "naive"]
+    size = [step["config"][name] for name in "BHSD"]
+    q, k, v = (torch.empty(*size, dtype=torch.bfloat16, device="meta") for _ in range(3))
+    traced = trace(NaiveAttention(), (q, k, v))
+    assert [op.target for op in traced] == ["aten.bmm", "aten.div", "aten._softmax", "aten.bmm"]
+    graph = compiled_graph(traced, load_chip("h200")).graph
+    assert (step["external"], step["generated"]) == (1, 0)
+    assert [op.kind for op in graph] == [OpKind.ATTENTION]
+    assert graph.operators[0].nbytes == 4 * 2 * 2 * 16 * 2048 * 64  # q, k, v and the result, once each
 
 
 @pytest.mark.parametrize("step", TRAINING, ids=lambda step: step["model"])
