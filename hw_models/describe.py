@@ -13,6 +13,7 @@ from simulator.hardware import (
     Chip,
     Hertz,
     Picoseconds,
+    SomeBytes,
     SquareMillimetres,
     Watts,
 )
@@ -95,6 +96,7 @@ def _text(value: Any, hint: Any) -> str:
 
 _UNITS: tuple[tuple[Any, Callable[[int], str]], ...] = (
     (Bytes, size),
+    (SomeBytes, size),
     (BytesPerSecond, lambda value: decimal(value, "B/s", 6)),
     (Hertz, lambda value: decimal(value, "Hz", 7)),
     (Watts, lambda value: decimal(value, "W", 4) if value < 10_000 else decimal(value, "W")),

@@ -51,6 +51,7 @@ class Role(StrEnum):
     ACTIVATION = "activation"
     GRADIENT = "gradient"
     OPTIMIZER = "optimizer"
+    WORKSPACE = "workspace"  # of a library: no storage of the program's
 
     @property
     def resident(self) -> bool:

@@ -21,6 +21,7 @@ def _in(unit: str) -> BeforeValidator:
 
 
 Bytes = Annotated[int, Field(gt=0), _in("B")]
+SomeBytes = Annotated[int, Field(ge=0), _in("B")]
 BytesPerSecond = Annotated[int, Field(gt=0), _in("B/s")]
 Hertz = Annotated[int, Field(gt=0), _in("Hz")]
 Watts = Annotated[int, Field(gt=0), _in("W")]
@@ -106,6 +107,7 @@ class Overheads:
     gap            between two kernels of one captured graph on a stream; units side by side have none.
     host_dispatch  host time of one framework call in eager mode; the device waits when it has nothing queued.
     host_submit    host time to start a captured graph, once a run.
+    workspace      device memory that the matrix library keeps for each thread and stream that calls it.
     host_launch    host time of one kernel of a compiled program, launched from its wrapper; host_dispatch if None.
     """
 
@@ -115,6 +117,7 @@ class Overheads:
     gap: Picoseconds = 0
     host_dispatch: Picoseconds = 0
     host_submit: Picoseconds = 0
+    workspace: SomeBytes = 0
     host_launch: Picoseconds | None = None
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.graph import OperatorGraph, Role
+from simulator.graph import MATRIX_KINDS, OperatorGraph, Phase, Role
+from simulator.hardware import Chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,23 @@ def _touches(graph: OperatorGraph, position: NDArray[np.int64]) -> tuple[NDArray
     return storage, np.repeat(position, uses)
 
 
-def memory_timeline(graph: OperatorGraph, start: Sequence[int]) -> MemoryTimeline:
-    """Follow every storage through a schedule; *start* holds each operator's start time."""
+def library_workspace(graph: OperatorGraph, chip: Chip, captured: bool) -> int:
+    """Bytes that the matrix library keeps while *graph* runs: once for each thread that calls it, and each stream.
+
+    Gradients are computed by a thread of their own; a *captured* graph has a stream beside the program's own.
+    """
+    if not any(op.kind in MATRIX_KINDS for op in graph):
+        return 0
+    threads = 2 if any(op.phase is Phase.BACKWARD for op in graph) else 1
+    return threads * (2 if captured else 1) * chip.overheads.workspace
+
+
+def memory_timeline(graph: OperatorGraph, start: Sequence[int], workspace: int = 0) -> MemoryTimeline:
+    """Follow every storage through a schedule.
+
+    start      each operator's start time.
+    workspace  bytes that libraries keep beside them all the time.
+    """
     count = len(graph)
     order = np.lexsort((np.arange(count), np.asarray(start, dtype=np.int64)))
     position = np.empty(count, dtype=np.int64)
@@ -75,6 +91,8 @@ def memory_timeline(graph: OperatorGraph, start: Sequence[int]) -> MemoryTimelin
     if not count:
         return MemoryTimeline(order, {}, sum(s.nbytes for s in graph.storages if s.role.resident), None)
     live = _live_bytes(graph, first, last, count)
+    if workspace:
+        live[Role.WORKSPACE] = np.full(count, workspace, dtype=np.int64)
     total = sum(live.values(), start=np.zeros(count, dtype=np.int64))
     return MemoryTimeline(order, live, int(total.max()), int(order[int(np.argmax(total))]))
 

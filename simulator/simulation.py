@@ -7,7 +7,7 @@ from simulator.costs import Cost, compute_model
 from simulator.engine import Schedule, play
 from simulator.graph import OperatorGraph
 from simulator.hardware import Chip
-from simulator.memory import memory_timeline
+from simulator.memory import library_workspace, memory_timeline
 from simulator.passes import INDUCTOR, Compiled, PassReport, compile_graph
 from simulator.program import Mode, mode_of, place
 from simulator.result import Result
@@ -35,7 +35,7 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
     replays = {resource: _run(graph, scaled(chip, resource, INFINITE), how, fidelity) for resource in Resource}
     bounds = operator_bounds(run.costs, {resource: replay.costs for resource, replay in replays.items()})
     levels = {name: _run(graph, without_limit(chip, name), how, fidelity) for name in _limited(chip)}
-    memory = memory_timeline(graph, run.schedule.start)
+    memory = memory_timeline(graph, run.schedule.start, library_workspace(graph, chip, how is Mode.GRAPH))
     overflow = max(0, memory.peak - chip.dram.capacity)
     spill = _spill_ps(graph, chip, overflow)
     by_resource = seconds_by_resource(graph, run.costs, run.schedule, bounds, chip)

@@ -18,6 +18,7 @@ ROLES = (  # from the bottom up: what lies there for the whole run first
     Role.WEIGHT,
     Role.BUFFER,
     Role.OPTIMIZER,
+    Role.WORKSPACE,
     Role.INPUT,
     Role.CACHE,
     Role.GRADIENT,

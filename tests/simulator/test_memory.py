@@ -1,12 +1,15 @@
 """Lifetimes and peak memory, worked out by hand, and conservation as a property."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.graph import OperatorGraph, Role, Tensor, Workload
-from simulator.memory import memory_timeline
-from tests.simulator.toys import GraphMaker
+from hw_models import load_chip
+from simulator.graph import OperatorGraph, Phase, Role, Tensor, Workload
+from simulator.memory import library_workspace, memory_timeline
+from tests.simulator.toys import GraphMaker, toy_chip
 
 
 def test_an_activation_lives_from_its_producer_to_its_last_reader() -> None:
@@ -76,3 +79,22 @@ def test_the_timeline_equals_a_count_by_brute_force(drawn: list[tuple[int, set[i
         needed = {s for use in uses[place:] for s in use}
         assert total[place] == sum(maker.graph.storages[s].nbytes for s in born & needed)
     assert np.all(total <= sum(s.nbytes for s in maker.graph.storages))
+
+
+def one_product(phase: Phase) -> OperatorGraph:
+    maker = GraphMaker()
+    operator = maker.matmul(4, 4, 4)
+    maker.graph.operators[0] = replace(operator, phase=phase)
+    return maker.graph
+
+
+def test_a_library_keeps_a_workspace_for_each_thread_and_stream() -> None:
+    # 32 MiB for the program's thread; gradients have a thread of their own; a captured graph has a second stream
+    h200 = load_chip("h200")
+    forward, backward = (one_product(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    assert library_workspace(forward, h200, captured=False) == 32 * 2**20
+    assert library_workspace(forward, h200, captured=True) == 2 * 32 * 2**20
+    assert library_workspace(backward, h200, captured=False) == 2 * 32 * 2**20
+    assert library_workspace(forward, toy_chip(), captured=True) == 0
+    assert library_workspace(GraphMaker().graph, h200, captured=True) == 0
+    assert memory_timeline(forward, [0], workspace=100).at_peak()[Role.WORKSPACE] == 100

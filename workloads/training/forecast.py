@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from simulator.dtypes import DType
-from simulator.hardware import Chip, Execution
+from simulator.hardware import Chip
+from simulator.memory import library_workspace
 from simulator.result import Result
 from simulator.simulation import simulate
 from simulator.units import PS_PER_SECOND, decimal
@@ -18,7 +19,7 @@ from workloads.training.memory import StepMemory, step_memory
 from workloads.training.metrics import Peak, utilisation
 from workloads.training.tracing import trace_run
 
-WORKSPACE = 2 * 32 * 2**20  # cuBLAS keeps 32 MiB for each thread that calls it: the program's and autograd's
+_CUDA_WORKSPACE = 2 * 32 * 2**20  # what cuBLAS keeps at most for the program's thread and autograd's
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Forecast:
 def forecast(run: Run, chip: Chip) -> Forecast:
     """Trace one step of *run* and play it on *chip*; UsageError if the run makes no sense."""
     graph = trace_run(run)
-    workspace = WORKSPACE if chip.execution is Execution.STREAM else 0
+    workspace = library_workspace(graph, chip, captured=False)
     return Forecast(run, chip, simulate(graph, chip, mode="eager"), step_memory(graph), workspace)
 
 
@@ -134,7 +135,7 @@ def check_fits(run: Run, capacity: int, device: str) -> None:
     Only the trace is made, which takes a second; no parameter is.
     """
     memory = step_memory(trace_run(run))
-    need = memory.peak + (WORKSPACE if run.device == "cuda" else 0)
+    need = memory.peak + (_CUDA_WORKSPACE if run.device == "cuda" else 0)
     if need > capacity:
         raise OutOfMemoryError(_too_much(run, memory, need, capacity, device))
 
