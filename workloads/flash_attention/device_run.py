@@ -18,6 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,7 @@ KEY = (
 DECODE = ((1, 32, 8, 4096), (1, 32, 8, 32768), (1, 32, 8, 131072), (16, 32, 8, 8192), (64, 32, 8, 4096))
 COUNTED = ("forward full 8192 8 128", "forward causal 8192 8 128", "forward full 4096 12 64",
            "forward causal 16384 8 128", "backward causal 8192 8 128", "decode 32768 8 128")  # fmt: skip
+RESULTS = ("out", "dq", "dk", "dv")
 Facts = dict[str, Any]
 
 
@@ -109,7 +112,7 @@ def measure(out: Path) -> int:
     facts: Facts = {"provenance": _provenance()}
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("compiled_ahead", lambda: compile_ahead(clock)),
-        ("correctness", lambda: [_guarded(lambda case=case: checked(case)) for case in CASES]),
+        ("correctness", lambda: [_guarded(partial(checked, case)) for case in CASES]),
         ("autograd", through_autograd),
         ("forward_search", lambda: search_forward(clock)),
         ("forward", lambda: list(time_forward(facts, clock))),
@@ -214,19 +217,24 @@ def _jobs() -> Iterator[Callable[[], object]]:
     """Launches that compile every kernel used below once; the longest to compile come first."""
     q, k, v = (torch.randn(1, 1, 256, HEAD, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     out, logsum = torch.zeros_like(q), torch.zeros(1, 1, 256, device="cuda")
-    grads = (q, q, k, v, out, logsum, True, 0.1)
+    backward = partial(launch.backward, q, q, k, v, out, logsum, True, 0.1)
     for blocks in KEY:
-        yield lambda blocks=blocks: launch.backward(*grads, key_sizes=blocks)
+        yield partial(backward, key_sizes=blocks)
     kinds = {(case.head, case.causal, case.dtype): case for case in CASES if case.q_len > launch.DECODE_QUERIES}
     for case in kinds.values():
-        yield lambda case=case: _backward_once(case)
+        yield partial(_backward_once, case)
     for blocks in FORWARD:
-        yield lambda blocks=blocks: launch.forward(q, k, v, True, 0.1, blocks)
-        yield lambda blocks=blocks: launch.forward(q, k, v, False, 0.1, blocks)
+        yield partial(launch.forward, q, k, v, True, 0.1, blocks)
+        yield partial(launch.forward, q, k, v, False, 0.1, blocks)
     for blocks in QUERY:
-        yield lambda blocks=blocks: launch.backward(*grads, query_sizes=blocks)
+        yield partial(backward, query_sizes=blocks)
     for case in CASES:
-        yield lambda case=case: launch.forward(*_tensors(case)[:3], case.causal, 0.1)
+        yield partial(_forward_once, case)
+
+
+def _forward_once(case: Case) -> None:
+    q, k, v, _ = _tensors(case)
+    launch.forward(q, k, v, case.causal, 0.1)
 
 
 def _backward_once(case: Case) -> None:
@@ -257,8 +265,8 @@ def checked(case: Case) -> Facts:
     exact, exact_logsum = reference.plain(q, k, v, case.causal, scale)
     grads = launch.backward(grad, q, k, v, out, logsum, case.causal, scale)
     exact_grads = reference.plain_backward(grad, q, k, v, case.causal, scale)
-    ours = dict(zip(["out", "dq", "dk", "dv"], (out, *grads), strict=True))
-    wanted = dict(zip(["out", "dq", "dk", "dv"], (exact, *exact_grads), strict=True))
+    ours = dict(zip(RESULTS, (out, *grads), strict=True))
+    wanted = dict(zip(RESULTS, (exact, *exact_grads), strict=True))
     again = launch.backward(grad, q, k, v, out, logsum, case.causal, scale)
     found: Facts = asdict(case)
     found["error"] = {name: _error(ours[name], wanted[name]) for name in ours} | {
@@ -287,9 +295,7 @@ def _torch_errors(case: Case, q: Tensor, k: Tensor, v: Tensor, grad: Tensor, wan
         mask = torch.ones(case.q_len, case.kv_len, dtype=torch.bool, device="cuda").tril(shift)
     out = F.scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], attn_mask=mask, enable_gqa=True)
     grads = torch.autograd.grad(out, leaves, grad)
-    return {
-        name: _error(each, wanted[name]) for name, each in zip(["out", "dq", "dk", "dv"], (out, *grads), strict=True)
-    }
+    return {name: _error(each, wanted[name]) for name, each in zip(RESULTS, (out, *grads), strict=True)}
 
 
 def through_autograd() -> Facts:
@@ -413,7 +419,7 @@ def _eager_us(call: Callable[[], object], repeats: int = 8) -> float:
         call()
     marks[-1].record()
     torch.cuda.synchronize()
-    return statistics.median(1000 * one.elapsed_time(other) for one, other in zip(marks, marks[1:], strict=False))
+    return float(statistics.median(1000 * one.elapsed_time(other) for one, other in pairwise(marks)))
 
 
 def time_backward(facts: Facts, clock: Clock) -> Iterator[Facts]:
@@ -449,7 +455,7 @@ def time_backward(facts: Facts, clock: Clock) -> Iterator[Facts]:
 
 
 def time_decode(clock: Clock) -> Iterator[Facts]:
-    """One query a sequence: microseconds and the rate at which keys and values arrive, beside PyTorch's flash kernel."""
+    """One query a sequence: microseconds and the rate at which keys and values arrive, beside PyTorch's flash."""
     for batch, heads, kv_heads, length in DECODE:
         if clock.left < 5:
             return
@@ -503,7 +509,7 @@ def counters(clock: Clock) -> Any:
 
 
 def counted(text: str) -> Iterator[Facts]:
-    """Rows of ncu's CSV, one a kernel, beside the case of `COUNTED` that launched it; the header is found by its names."""
+    """Rows of ncu's CSV, one a kernel, beside the case of `COUNTED` that launched it."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     kernels: dict[str, Facts] = {}

@@ -6,6 +6,7 @@ Exponentials are powers of two (one instruction on a GPU), so that scores are sc
 multiplication that scales them anyway.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803  compile-time constants are written in capitals, as everywhere in Triton
 
 import triton
 import triton.language as tl

@@ -6,6 +6,7 @@ goes over all query heads of its group, so that nothing is added up in memory an
 is that S and dP are computed twice: seven products instead of five.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803  compile-time constants are written in capitals, as everywhere in Triton
 
 import triton
 import triton.language as tl

@@ -4,6 +4,7 @@ All query heads of a key head, and all queries, are the rows of one block: keys 
 A second kernel puts the parts together by their log-sums (Dao et al., "Flash-Decoding", 2023).
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803  compile-time constants are written in capitals, as everywhere in Triton
 
 import triton
 import triton.language as tl

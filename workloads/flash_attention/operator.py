@@ -56,6 +56,8 @@ def chosen(query: Tensor, backend: str = "auto") -> str:
     missing = unavailable(query.device)
     if missing is None:
         check_kernels(query)
+        if query.device.type == "cpu" and query.dtype == torch.bfloat16:
+            raise UsageError("attention: Triton's interpreter multiplies bf16 as if it were integers; use fp16 with it")
         return "triton"
     if backend == "auto":
         return "reference"
@@ -120,10 +122,11 @@ def _(
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     query, key, value, *ctx.settings = inputs
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # else a tensor of zeros is made for the log-sums
     ctx.save_for_backward(query, key, value, *output)
 
 
-def _differentiate(ctx: Any, grad: Tensor, _logsum: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad: Tensor, _logsum: None) -> tuple[Tensor | None, ...]:
     query, key, value, out, logsum = ctx.saved_tensors
     return (*backward(grad, query, key, value, out, logsum, *ctx.settings), None, None, None)
 

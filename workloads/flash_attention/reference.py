@@ -3,6 +3,7 @@
 `attention` and `backward` are what runs where there is no GPU; they keep no score beyond one block.  `plain` and
 `plain_backward` write the scores out, in fp64, and are what everything is held to.
 """
+# mypy: disallow-untyped-calls=False
 
 import math
 
@@ -40,8 +41,8 @@ def online(acc: Tensor, total: Tensor, top: Tensor, scores: Tensor, values: Tens
     *top* is the largest score of each row so far, *total* the sum of exp(score - top), *acc* the sum of
     exp(score - top) x value; where the maximum grows, both sums shrink by exp(old top - new top).
 
-    >>> none = torch.zeros(1, 0)
-    >>> _, total, top = online(none, torch.zeros(1), torch.tensor([-math.inf]), torch.tensor([[1.0, 3.0]]), none.T @ none)
+    >>> none, lowest = torch.zeros(1, 0), torch.tensor([-math.inf])
+    >>> _, total, top = online(none, torch.zeros(1), lowest, torch.tensor([[1.0, 3.0]]), torch.zeros(2, 0))
     >>> round(float(total), 6), float(top)  # exp(1 - 3) + exp(3 - 3)
     (1.135335, 3.0)
     """
