@@ -21,6 +21,7 @@ LABS = {
     "3": ("transformers: multiply-adds and bytes of a token", "workloads.gpt.lab:answer"),
     "4": ("training: how long a step takes and who holds its memory", "workloads.training.lab:answer"),
     "5": ("roofline: the ceiling of decode", "workloads.roofline.lab:answer"),
+    "8": ("flash attention: why fusion makes attention compute-bound", "workloads.flash_attention.lab:answer"),
     "11": ("accelerator: the size of array and SRAM", "workloads.accelerator.lab:answer"),
 }
 _WIDTH = 110
