@@ -18,6 +18,7 @@ demo: $(CORE)
 	@echo
 	@echo "page:     out/llama-8b-decode.html   (open it in a browser)"
 	@echo "timeline: out/llama-8b-decode.json   (open it at ui.perfetto.dev)"
+	@echo "next:     . $(BIN)/activate && xpusim --help"
 
 test: $(FULL) check
 	$(BIN)/python -m pytest -n $(WORKERS) -q

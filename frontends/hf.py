@@ -112,7 +112,9 @@ def _transformers() -> Any:
         import transformers  # noqa: PLC0415  an extra, and it takes seconds to load
         import transformers.models.auto.modeling_auto  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("hf: targets need the package transformers: pip install 'xpusim[hf]'") from error
+        raise UsageError(
+            "hf: targets need the package transformers: .venv/bin/python -m pip install -e '.[hf]'"
+        ) from error
     transformers.logging.set_verbosity_error()
     return transformers
 

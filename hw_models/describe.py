@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from simulator.hardware import (
     Attojoules,
@@ -50,7 +50,8 @@ def _passages(section: Any, path: str) -> Iterator[Passage]:
     plain = [(_join(path, name), _text(value, hints[name])) for name, value in values if not _inner(value)]
     mappings = [(name, value) for name, value in values if _is_table(value)]
     for name, table in mappings:
-        inner = get_args(hints[name])[-1]
+        mapping = get_args(hints[name])[0] if get_origin(hints[name]) is Annotated else hints[name]
+        inner = get_args(mapping)[-1]
         plain += [(_join(path, f"{name}.{key}"), _text(value, inner)) for key, value in table.items()]
     yield Passage(path, getattr(section, "source", ""), tuple((name, text) for name, text in plain if text))
     for name, value in values:

@@ -37,7 +37,7 @@ _KNOWN = {
         Measurements(_DATA / "h200" / "models.csv", _MODELS, fitted="three constants"),
         Measurements(_DATA / "h200" / "energy.csv", _MODELS, fitted="four rows"),
         Measurements(_DATA / "h200-heldout" / "ops.csv"),
-        Measurements(_DATA / "h200-heldout" / "models.csv", _MODELS),
+        Measurements(_DATA / "h200-heldout" / "models.csv", _MODELS, fitted="three rates"),
     ),
     "a100": (
         Measurements(_DATA / "a100" / "gemm.csv", fitted="half of the rows"),

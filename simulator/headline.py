@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
+from simulator.costs import Unit
 from simulator.energy import full_clock
 from simulator.graph import Workload
 from simulator.hardware import Chip
@@ -91,10 +92,14 @@ def verdict(result: Result) -> str:
     saved = result.savings[bound]
     if saved <= 0:
         return f"Bound by {bound}: no single resource would make the run faster; several bind equally."
-    return (
+    text = (
         f"Bound by {bound}: with {_EXCESS[bound]} the run would take {seconds(saved, 3)} less "
-        f"({percent(saved / result.time)})."
+        f"({percent(saved / result.time)})"
     )
+    second = max((each for each in result.savings if each is not bound), key=lambda each: result.savings[each])
+    if result.savings[second] > saved / 2:
+        text += f"; with {_EXCESS[second]}, {percent(result.savings[second] / result.time)} less"
+    return text + "."
 
 
 def demand(result: Result) -> str:
@@ -218,6 +223,16 @@ def _does_not_fit(result: Result) -> str:
 
 
 def _ask_compute(result: Result) -> str:
+    busy = {Unit.MATRIX: 0, Unit.VECTOR: 0}
+    for each in result.operators:
+        if each.bound is Resource.COMPUTE:
+            unit = each.cost.unit if each.cost.unit is Unit.MATRIX else Unit.VECTOR
+            busy[unit] += each.end - each.start
+    if busy[Unit.VECTOR] > busy[Unit.MATRIX]:
+        return (
+            f"Operators that are no matrix products wait for arithmetic in {seconds(busy[Unit.VECTOR], 3)}, products in "
+            f"{seconds(busy[Unit.MATRIX], 3)}. Faster needs more or faster vector lanes, or fusion."
+        )
     alone = seconds(result.graph.model_flops * 10**12 / result.chip.peak(result.graph.workload.dtype), 3)
     return (
         f"At full rate the matrix products and attention alone take {alone}. Faster needs more or faster "

@@ -56,7 +56,7 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
         bounds_ps=by_resource,
         savings=savings,
         level_savings={name: run.time - each.time for name, each in levels.items()},
-        elasticity=_elasticity(graph, chip, how, fidelity, run.time),
+        elasticity=_elasticity(graph, chip, how, fidelity, run.time + spill, memory.peak),
         overflow=overflow,
         spill=spill,
         passes=passes,
@@ -103,12 +103,22 @@ def _run(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str) -> _Run:
     return _Run(costs, play(graph, costs, around, place(graph, costs, around, mode)))
 
 
-def _elasticity(graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str, time: int) -> dict[Resource, float]:
-    """Relative change of time for a relative change of each resource, by finite difference."""
+def _elasticity(
+    graph: OperatorGraph, chip: Chip, mode: Mode, fidelity: str, time: int, peak: int
+) -> dict[Resource, float]:
+    """Relative change of *time*, spill included, for a relative change of each resource, by finite difference.
+
+    More capacity is more of the device memory too, if the *peak* does not fit in it.
+    """
     if not time:
         return dict.fromkeys(Resource, 0.0)
-    more = {resource: _run(graph, scaled(chip, resource, _STEP), mode, fidelity).time for resource in Resource}
-    return {resource: (longer / time - 1) / (_STEP - 1) for resource, longer in more.items()}
+    found = {}
+    for resource in Resource:
+        room = int(chip.dram.capacity * (_STEP if resource is Resource.CAPACITY else 1))
+        more = _run(graph, scaled(chip, resource, _STEP), mode, fidelity).time
+        more += _spill_ps(graph, chip, max(0, peak - room))
+        found[resource] = (more / time - 1) / (_STEP - 1)
+    return found
 
 
 def _spill_ps(graph: OperatorGraph, chip: Chip, overflow: int) -> int:

@@ -11,7 +11,7 @@ from simulator import simulate
 from simulator.costs import Unit
 from simulator.errors import UsageError
 from simulator.graph import OperatorGraph, OpKind, Phase, Role
-from simulator.hardware import Chip, Execution
+from simulator.hardware import Chip, Execution, Link
 from simulator.units import PS_PER_SECOND
 from simulator.variants import Resource, scaled
 from tests.simulator.toys import GraphMaker, toy_chip, with_overheads
@@ -155,3 +155,19 @@ def test_a_faster_host_is_never_slower_down_to_none_at_all() -> None:
     chips = [with_overheads(toy_chip(), host_dispatch=step, host_submit=5000) for step in (2000, 1, 0)]
     times = [simulate(layers((4, 4, 4), (4, 4, 4)), chip, mode="eager", fidelity="tile").time for chip in chips]
     assert times == sorted(times, reverse=True)
+
+
+def test_more_memory_spills_less_and_ten_per_cent_never_save_more_than_all() -> None:
+    # 3 x 64 x 64 x 2 B = 24,576 B on a device of 16,384 B: 8,192 B cross the host link of 1 GB/s, 8.192 us.  With 10 %
+    # more memory 6,554 B do (18,022 B fit): 6.554 us, 1.638 us less.
+    chip = toy_chip()
+    small = replace(chip.memory["dram"], capacity=16_384)
+    chip = replace(
+        chip, memory={**chip.memory, "dram": small}, host_link=Link(bandwidth=10**9, source="made up for this test")
+    )
+    result = simulate(layers((64, 64, 64)), chip, fidelity="roofline")
+    assert result.spill == 8_192_000
+    less = result.elasticity[Resource.CAPACITY] * 0.1 * result.time
+    assert less == pytest.approx(-1_638_000, abs=2_000)
+    for resource in Resource:
+        assert -result.elasticity[resource] * 0.1 * result.time <= result.savings[resource] + 1

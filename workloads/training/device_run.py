@@ -40,7 +40,7 @@ def main() -> int:
     """Measure, train, write."""
     parser = argparse.ArgumentParser(prog="python -m workloads.training.device_run", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the JSON file")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/xpusim-training"), help="folder of the checkpoints")
+    parser.add_argument("--work", type=Path, default=Path("out/training"), help="folder of the checkpoints")
     parser.add_argument("--pretrain-seconds", type=float, default=190)
     parser.add_argument("--sft-seconds", type=float, default=50)
     parser.add_argument("--peak", default="989.4 TFLOP/s", help="dense bf16 peak of the device")
