@@ -17,7 +17,43 @@ def parser() -> argparse.ArgumentParser:
     device.add_argument("--compile", metavar="I/N", help=argparse.SUPPRESS)  # how it calls itself
     device.add_argument("--counted", action="store_true", help=argparse.SUPPRESS)
     device.set_defaults(run=_device_run)
+    check = several.add_parser("check", help="compare the operator with fp64 on this machine")
+    check.set_defaults(run=_check)
+    page = several.add_parser("page", help="write the tables of docs/lab08.md and its pictures")
+    page.add_argument("--data", type=Path, default=Path("docs/data/lab08_h200.json"), metavar="FILE",
+                      help="what device-run wrote; without it the measured tables say so")  # fmt: skip
+    page.add_argument("--page", type=Path, default=Path("docs/lab08.md"), metavar="FILE", help="(docs/lab08.md)")
+    page.add_argument("--figures", type=Path, metavar="FOLDER", help="write lab08_*.png there")
+    page.set_defaults(run=_page)
     return top
+
+
+def _check(options: argparse.Namespace) -> int:
+    from workloads.flash_attention import check  # noqa: PLC0415  loads torch
+
+    device, what = check.where()
+    sys.stdout.write(f"{what}\n")
+    found = check.run(device)
+    for each in found:
+        errors = ", ".join(f"{name} {error:.1e}" for name, error in each.errors.items())
+        batch, heads, kv_heads, q_len, kv_len, head, causal = each.shape
+        shape = f"{batch} x {heads}/{kv_heads} heads x {q_len}/{kv_len}, head {head}, {'causal' if causal else 'full'}"
+        sys.stdout.write(f"{'ok    ' if each.ok else 'FAILED'} {shape}: {errors}\n")
+    return 0 if all(each.ok for each in found) else 1
+
+
+def _page(options: argparse.Namespace) -> int:
+    from workloads.flash_attention import chips, compare, figures, page  # noqa: PLC0415  loads torch
+
+    facts = page.load(options.data)
+    library = compare.library_rows()
+    own = compare.own_rows(facts) if facts is not None else []
+    count = page.fill(options.page, page.tables(facts, library, own, chips.library()))
+    sys.stdout.write(f"{options.page}: {count} tables, {'measured' if facts else 'nothing measured'}\n")
+    if options.figures is not None:
+        for path in figures.write(options.figures, library, facts):
+            sys.stdout.write(f"{path}\n")
+    return 0
 
 
 def _device_run(options: argparse.Namespace) -> int:

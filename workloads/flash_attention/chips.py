@@ -20,7 +20,7 @@ HEADS, HEAD = 8, 128
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 LENGTH = LENGTHS[-1]
 SRAM = tuple(2**power * 1024 for power in range(4, 13))  # 16 KiB to 4 MiB a core
-_TURNS = tuple(2**power for power in range(0, 15))
+_TURNS = tuple(2**power for power in range(15))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def needs(chip: Chip) -> Needs:
 
 
 def _turns(chip: Chip, *, fused: bool) -> int | None:
-    """Queries from which bandwidth never binds again, by the floors of the data sheet: no launch, no kernel's habits."""
+    """Queries from which bandwidth never binds again, by the floors of the data sheet alone."""
     dtype = float_type(chip)
     binds = [
         simulate(_graph(fused, _dims(LENGTH, count), dtype), chip, fidelity="roofline").bound

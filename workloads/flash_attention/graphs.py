@@ -23,7 +23,8 @@ class Written(nn.Module):
         if group > 1:
             key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
         scores = query @ key.mT * query.shape[3] ** -0.5
-        return scores.softmax(-1) @ value
+        out: Tensor = scores.softmax(-1) @ value
+        return out
 
 
 class Fused(nn.Module):

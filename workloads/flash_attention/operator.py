@@ -69,9 +69,7 @@ def unavailable(device: torch.device) -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed (it exists for Linux only: pip install 'xpusim[triton]')"
     if device.type != "cuda" and not interpreted():
-        return (
-            f"the Triton kernels need a CUDA device, and the tensors are on '{device.type}' (TRITON_INTERPRET=1 helps)"
-        )
+        return f"the Triton kernels need a CUDA device, and the tensors are on '{device.type}'"
     return None
 
 

@@ -120,7 +120,7 @@ def whole_sram(block_q: int, block_k: int, head: int, size: int) -> int:
 
 
 def largest_block(sram: int, head: int, size: int, block_k: int = 64, most: int = 4096) -> int:
-    """Queries, a power of two, of the largest block that fits into *sram* bytes by `whole_sram`; 0 if not even 16 do."""
+    """Queries, a power of two, of the largest block that fits into *sram* bytes by `whole_sram`; 0 if 16 do not."""
     found = 0
     block = 16
     while block <= most and whole_sram(block, min(block, block_k), head, size) <= sram:
