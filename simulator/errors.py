@@ -9,7 +9,6 @@
   * DeadlockError       a simulation stopped before all its work was done
 """
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -49,5 +48,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("zzz", ["h200", "a100"])
     ''
     """
+    import difflib  # noqa: PLC0415  a hundredth of a second that only a wrong name costs
+
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean '{found[0]}'?" if found else ""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from simulator.dtypes import DType
 from simulator.costs import Unit
+from simulator.dtypes import DType
 from simulator.energy import full_clock
 from simulator.graph import Workload
 from simulator.hardware import Chip
@@ -230,8 +230,8 @@ def _ask_compute(result: Result) -> str:
             busy[unit] += each.end - each.start
     if busy[Unit.VECTOR] > busy[Unit.MATRIX]:
         return (
-            f"Operators that are no matrix products wait for arithmetic in {seconds(busy[Unit.VECTOR], 3)}, products in "
-            f"{seconds(busy[Unit.MATRIX], 3)}. Faster needs more or faster vector lanes, or fusion."
+            f"Arithmetic holds up operators that are no matrix products for {seconds(busy[Unit.VECTOR], 3)}, products "
+            f"for {seconds(busy[Unit.MATRIX], 3)}. Faster needs more or faster vector lanes, or fusion."
         )
     alone = seconds(result.graph.model_flops * 10**12 / result.chip.peak(result.graph.workload.dtype), 3)
     return (

@@ -7,7 +7,6 @@ which a step more gains less than a threshold, with the reason.
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -99,6 +98,8 @@ def _clocked(chip: "Chip", text: str | None) -> "Chip":
     if text is None:
         return chip
     clock = _quantity("clock", "Hz", text)
+    from dataclasses import replace
+
     return replace(chip, matrix=replace(chip.matrix, clock=clock), vector=replace(chip.vector, clock=clock))
 
 

@@ -5,8 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Each measurement runs in a process of its own, so that memory and imports are its own.
 _ENGINE = """
@@ -41,8 +40,7 @@ print(traced - start, time.perf_counter() - traced, len(graph))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One measurement: what, the value with its unit, the target, and whether it is met."""
 
     what: str

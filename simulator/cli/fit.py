@@ -7,9 +7,7 @@ a chip file that extends the one given.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,6 +78,8 @@ def _groups(names: Sequence[str] | None) -> Sequence[str]:
 
 def _read(path: Path, default_attention: bool = False) -> "list[Row]":
     """The rows of *path* whose kernel is known; sdpa is the flash kernel, or what the framework takes by itself."""
+    from dataclasses import replace
+
     from hw_models.fit import Row
     from simulator.cli.validate_predict import kernel_of
     from simulator.cli.validate_read import ENERGY, STEPS, read_table
@@ -178,6 +178,8 @@ def _errors(chip: "Chip", fitted: "Chip", rows: "Sequence[Row]") -> "list[_Line]
 
 
 def _table(title: str, halves: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
+    from statistics import fmean
+
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))

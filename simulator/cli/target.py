@@ -1,7 +1,6 @@
 """TARGET of a command: a preset, a file with a factory, a Hugging Face architecture, or a saved graph."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +82,8 @@ def _from_preset(options: argparse.Namespace) -> "OperatorGraph":
 
 def _from_factory(options: argparse.Namespace) -> "OperatorGraph":
     """A factory with parameters named phase, batch, seq or context is given them, where the command line does."""
+    from dataclasses import replace
+
     from frontends import load_factory
 
     given = {name: getattr(options, name) for name in ("phase", "batch", "seq", "context")}
