@@ -46,8 +46,8 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(FULL): $(CORE) Makefile
-	@echo "== installing what the tests need: dev, hf, rtl and labs extras, an HDL simulator"
-	$(PIP) -e '.[dev,hf,rtl,labs]'
+	@echo "== installing what the tests need: dev, hf, rtl, labs and triton extras, an HDL simulator"
+	$(PIP) -e '.[dev,hf,rtl,labs,triton]'
 	sh rtl/install-tools.sh
 	@touch $@
 

@@ -8,10 +8,10 @@ from workloads.flash_attention import reference
 from workloads.flash_attention.operator import attention_with_logsum, chosen, unavailable
 
 SHAPES = (
-    (1, 2, 2, 70, 70, 64, True),
-    (2, 4, 2, 33, 65, 96, True),
-    (1, 4, 1, 50, 100, 128, False),
-    (2, 8, 2, 1, 77, 64, True),
+    (1, 2, 2, 40, 40, 64, True),
+    (1, 4, 2, 20, 33, 96, True),
+    (1, 2, 1, 18, 50, 128, False),
+    (1, 8, 2, 1, 77, 64, True),
 )
 LIMIT = 4e-3  # times the largest value of the reference, at least 1, in fp16
 

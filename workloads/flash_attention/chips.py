@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
 from hw_models import chip_names, load_chip
 from simulator import simulate
@@ -120,7 +121,7 @@ def needs(chip: Chip) -> Needs:
     dtype = float_type(chip)
     dims, size = _dims(LENGTH), dtype.bits // 8
     ridge = chip.peak(math_dtype(chip, dtype)) / chip.dram_bandwidth
-    rows = _power(ridge * size / 2)  # a block of B queries does 2 B FLOP for each element of a key
+    rows = _sixteens(ridge * size / 2)  # a block of B queries does 2 B FLOP for each element of a key
     written = sum(kernel.total for kernel in traffic.naive(dims, size))
     core = [level.capacity for level in chip.memory.values() if level.scope == "core"]
     held = max(core, default=0)
@@ -155,9 +156,9 @@ def _turns(chip: Chip, *, fused: bool) -> int | None:
     return _TURNS[last + 1] if last + 1 < len(binds) else None
 
 
-def _power(value: float) -> int:
-    """The next power of two, at least 16: no matrix unit is fed with fewer rows."""
-    return max(16, 1 << max(0, int(-(-value // 1)) - 1).bit_length())
+def _sixteens(value: float) -> int:
+    """The next multiple of 16: no matrix unit is fed with fewer rows."""
+    return 16 * max(1, ceil(value / 16))
 
 
 def library() -> list[Needs]:

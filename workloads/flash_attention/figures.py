@@ -93,10 +93,10 @@ def _speed(rows: Sequence[Mapping[str, Any]]) -> Figure:
             points = [(row["length"], row[f"{name}_tflops"]) for row in mine if f"{name}_tflops" in row]
             axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, label=label)
         axes.set_xscale("log", base=2)
-        axes.set_ylim(bottom=0)
         axes.set_xlabel("positions")
         axes.set_title("causal" if causal else "no mask", fontsize=10, loc="left")
         axes.grid(alpha=0.3)
+    panels[0].set_ylim(0, 1.1 * max(row.get(f"{name}_tflops", 0.0) for row in rows for name, _, _ in names))
     panels[0].set_ylabel("TFLOP/s, bf16, head 128")
     panels[0].legend(fontsize=8)
     return figure

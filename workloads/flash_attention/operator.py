@@ -124,7 +124,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.save_for_backward(query, key, value, *output)
 
 
-def _differentiate(ctx: Any, grad: Tensor, _logsum: None) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad: Tensor | None, _logsum: None) -> tuple[Tensor | None, ...]:
+    if grad is None:  # nobody asks for the gradient of this output
+        return (None,) * 6
     query, key, value, out, logsum = ctx.saved_tensors
     return (*backward(grad, query, key, value, out, logsum, *ctx.settings), None, None, None)
 

@@ -120,12 +120,13 @@ def whole_sram(block_q: int, block_k: int, head: int, size: int) -> int:
 
 
 def largest_block(sram: int, head: int, size: int, block_k: int = 64, most: int = 4096) -> int:
-    """Queries, a power of two, of the largest block that fits into *sram* bytes by `whole_sram`; 0 if 16 do not."""
-    found = 0
-    block = 16
-    while block <= most and whole_sram(block, min(block, block_k), head, size) <= sram:
-        found, block = block, 2 * block
-    return found
+    """Queries, a multiple of 16, of the largest block that fits into *sram* bytes by `whole_sram`; 0 if 16 do not.
+
+    >>> largest_block(128 * 1024, 128, 2)
+    48
+    """
+    fits = (count for count in range(most, 0, -16) if whole_sram(count, min(count, block_k), head, size) <= sram)
+    return next(fits, 0)
 
 
 def exponentials_per_cycle(macs_per_cycle: float, head: int) -> float:
