@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulator.cli.main import main
+from workloads.flash_attention.traffic import block_sram
 
 
 def test_lab_8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,6 +34,15 @@ def test_a_chip_whose_ridge_is_low(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "8", "--chip", "apple-m4"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "apple-m4 has a ridge of 31 FLOP a byte, which attention written out reaches too (42)" in out
+
+
+def test_blocks_that_are_tried_fit_the_shared_memory_of_an_h200() -> None:
+    pytest.importorskip("triton", reason="Triton exists for Linux only")
+    from workloads.flash_attention.device_run import FORWARD, HEAD  # noqa: PLC0415
+
+    used = [block_sram(each.queries, each.keys, HEAD, 2, each.stages) for each in FORWARD]
+    assert max(used) == 224 * 1024  # of 227 KiB that one block may have
+    assert len(set(FORWARD)) == len(FORWARD)
 
 
 def test_counters_are_read_from_the_csv_of_ncu() -> None:

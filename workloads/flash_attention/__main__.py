@@ -14,6 +14,7 @@ def parser() -> argparse.ArgumentParser:
     several = top.add_subparsers(dest="command", required=True)
     device = several.add_parser("device-run", help="check and time the kernels on the CUDA device of this machine")
     device.add_argument("--out", type=Path, metavar="FOLDER", help="of lab08_h200.json")
+    device.add_argument("--seconds", type=float, metavar="S", help="to take at most, about (140)")
     device.add_argument("--compile", metavar="I/N", help=argparse.SUPPRESS)  # how it calls itself
     device.add_argument("--counted", action="store_true", help=argparse.SUPPRESS)
     device.set_defaults(run=_device_run)
@@ -73,7 +74,9 @@ def _device_run(options: argparse.Namespace) -> int:
         return device_run.run_counted()
     if options.out is None:
         raise UsageError("device-run needs --out FOLDER")
-    return device_run.measure(options.out)
+    if options.seconds is not None and not 20 <= options.seconds <= 3600:
+        raise UsageError(f"device-run: --seconds {options.seconds:g}; needs 20 to 3600")
+    return device_run.measure(options.out, options.seconds or device_run.SECONDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -139,6 +139,12 @@ def _own_kernels(dims: AttentionDims, chip: Chip) -> dict[str, Kernel]:
     }
 
 
+@cache
+def predicted_us(dims: AttentionDims) -> float:
+    """Microseconds of fused attention of bf16 on an H200 by the simulator, whose constants are of PyTorch's kernels."""
+    return simulate(graph_of(Fused(dims.causal), dims, DType.BF16), load_chip("h200")).seconds * 1e6
+
+
 def chip_cache(chip: Chip) -> int:
     """Bytes of the caches that all cores share."""
     return sum(level.capacity for level in chip.memory.values() if level.scope == "chip")

@@ -34,7 +34,7 @@ from workloads.flash_attention.operator import attention
 from workloads.measure.clock import copies_needed, kernel_us, say
 
 FILE = "lab08_h200.json"
-SECONDS = 140.0  # in all
+SECONDS = 140.0  # in all, unless it is told otherwise; parts stop early to leave their share to those that follow
 NCU_SECONDS = 50.0
 WORKERS = 14  # processes that compile ahead
 TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2}  # times the largest value of the reference, at least 1
@@ -94,8 +94,8 @@ CASES = (
 class Clock:
     """Seconds of the whole run that are left."""
 
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
+    def __init__(self, total: float) -> None:
+        self.began, self.total = time.perf_counter(), total
 
     @property
     def spent(self) -> float:
@@ -103,12 +103,16 @@ class Clock:
 
     @property
     def left(self) -> float:
-        return SECONDS - self.spent
+        return self.total - self.spent
+
+    def less_than(self, share: float) -> bool:
+        """Whether less than *share* of all the time is left."""
+        return self.left < share * self.total
 
 
-def measure(out: Path) -> int:
+def measure(out: Path, seconds: float = SECONDS) -> int:
     """Run every part, write the file after each, and return the exit code: 1 if a check of correctness failed."""
-    clock = Clock()
+    clock = Clock(seconds)
     facts: Facts = {"provenance": _provenance()}
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("compiled_ahead", lambda: compile_ahead(clock)),
@@ -339,7 +343,7 @@ def search_forward(clock: Clock) -> Facts:
                 if row["tflops"] > best:
                     best = row["tflops"]
                     found["causal" if causal else "full"] = asdict(blocks)
-            if clock.left < 60:
+            if clock.less_than(0.5):
                 break
     return found
 
@@ -353,7 +357,7 @@ def time_forward(facts: Facts, clock: Clock) -> Iterator[Facts]:
     """Ours, PyTorch's flash kernel and PyTorch's default in turn, with and without a mask, shortest lengths last."""
     for length in sorted(LENGTHS, reverse=True):
         for causal in (True, False):
-            if clock.left < 45:
+            if clock.less_than(0.35):
                 return
             batch = TOKENS // length
             blocks = _best(facts, "forward_search", "causal" if causal else "full", launch.forward_blocks(HEAD))
@@ -404,7 +408,7 @@ def search_backward(clock: Clock) -> Facts:
             found["tried"].append(row)
             if row.get("us", best) < best:
                 best, found[name] = row["us"], asdict(blocks)
-            if clock.left < 25:
+            if clock.less_than(0.15):
                 return found
     return found
 
@@ -427,7 +431,7 @@ def time_backward(facts: Facts, clock: Clock) -> Iterator[Facts]:
     query = _best(facts, "backward_search", "query", launch.query_blocks(HEAD))
     keys = _best(facts, "backward_search", "key", launch.key_blocks(HEAD))
     for length in (4096, 16384, 2048):
-        if clock.left < 15:
+        if clock.less_than(0.1):
             return
         batch, scale = TOKENS // length, HEAD**-0.5
         q, k, v, grad = (_random(batch, HEADS, length).requires_grad_() for _ in range(4))
@@ -457,7 +461,7 @@ def time_backward(facts: Facts, clock: Clock) -> Iterator[Facts]:
 def time_decode(clock: Clock) -> Iterator[Facts]:
     """One query a sequence: microseconds and the rate at which keys and values arrive, beside PyTorch's flash."""
     for batch, heads, kv_heads, length in DECODE:
-        if clock.left < 5:
+        if clock.less_than(0.03):
             return
         nbytes = 2 * batch * kv_heads * length * HEAD * 2
         sets = [
@@ -502,7 +506,7 @@ def counters(clock: Clock) -> Any:
         program, "--csv", "--print-units", "base", "--metrics", ",".join(_METRICS), "-k", _KERNELS,
         sys.executable, "-m", "workloads.flash_attention", "device-run", "--counted",
     ]  # fmt: skip
-    seconds = max(10.0, min(NCU_SECONDS, clock.left - 40))
+    seconds = max(10.0, min(NCU_SECONDS, clock.left - 0.2 * clock.total))
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     rows = list(counted(done.stdout))
     return rows or {"error": f"ncu: {(done.stdout + done.stderr)[-400:]}"}

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulator.dims import AttentionDims
 from simulator.errors import OutputError, SpecError
 from simulator.units import PS_PER_SECOND, binary, seconds
 from workloads.flash_attention.chips import LENGTH, Needs
-from workloads.flash_attention.compare import LARGE, TARGET, Row, within
+from workloads.flash_attention.compare import LARGE, TARGET, Row, predicted_us, within
 
 Facts = Mapping[str, Any]
 _MISSING = "Not measured yet: `python -m workloads.flash_attention device-run --out docs/data` on a CUDA device."
@@ -161,12 +162,32 @@ def _forward(facts: Facts | None) -> str:
         (
             f"{row['length']:,}", "causal" if row["causal"] else "full", _value(row, "triton_us"),
             _value(row, "triton_tflops"), _value(row, "flash_tflops"), _value(row, "default_tflops"),
-            _value(row, "of_flash", "{:.0f} %", 100), _blocks(row["blocks"]),
+            _value(row, "of_flash", "{:.0f} %", 100), _value(row, "flash_us"),
+            f"{predicted_us(_sizes(row, row['length'])):,.0f}", _blocks(row["blocks"]),
         )
         for row in _rows(facts, "forward")
     ]  # fmt: skip
-    head = ("length", "mask", "us", "TFLOP/s", "PyTorch flash", "PyTorch default", "of flash", "blocks")
+    head = (
+        "length",
+        "mask",
+        "us",
+        "TFLOP/s",
+        "PyTorch flash",
+        "PyTorch default",
+        "of flash",
+        "flash, us",
+        "simulator, us",
+        "blocks",
+    )
     return _table(head, rows) if rows else _nothing(facts, "forward")
+
+
+def _sizes(row: Facts, queries: int) -> AttentionDims:
+    heads, head = row["heads"], row["head"]
+    causal = row.get("causal", False)
+    return AttentionDims(
+        row["batch"], heads, row.get("kv_heads", heads), queries, row["length"], head, head, causal=causal
+    )
 
 
 def _search(facts: Facts | None) -> str:
@@ -196,10 +217,20 @@ def _decode(facts: Facts | None) -> str:
             f"{row['batch']} x {row['heads']}/{row['kv_heads']}", f"{row['length']:,}",
             _value(row, "triton_us", "{:,.1f}"), _value(row, "triton_gb_per_s"),
             _value(row, "flash_gb_per_s"), _value(row, "one_part_gb_per_s"),
+            _value(row, "flash_us", "{:,.1f}"), f"{predicted_us(_sizes(row, 1)):,.1f}",
         )
         for row in _rows(facts, "decode")
     ]  # fmt: skip
-    head = ("batch x heads/key heads", "positions", "us", "GB/s", "PyTorch flash", "keys not split")
+    head = (
+        "batch x heads/key heads",
+        "positions",
+        "us",
+        "GB/s",
+        "PyTorch flash",
+        "keys not split",
+        "flash, us",
+        "simulator, us",
+    )
     return _table(head, rows) if rows else _nothing(facts, "decode")
 
 
