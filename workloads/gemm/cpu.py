@@ -1,13 +1,14 @@
 """The ladder on a CPU: the same product by loops that numba compiles, from plain loops to threads on packed blocks.
 
-All take C-contiguous fp32 a [m, k], b [k, n], c [m, n] of any size and write a @ b to c.  The last step is the BLAS
-that numpy was built with, for comparison.
+All take C-contiguous fp32 or fp64 a [m, k], b [k, n], c [m, n] of any size and write a @ b to c.  The last step is
+the BLAS that numpy was built with, for comparison.
 """
 
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,23 @@ from numpy.typing import NDArray
 from simulator.errors import UsageError
 
 try:
-    from numba import njit, prange
+    from numba import njit
 except ImportError:
     raise UsageError("the CPU ladder needs numba: pip install 'xpusim[labs]'") from None
 
-Matrix = NDArray[np.float32]
+Matrix = NDArray[np.floating[Any]]
 _ROWS, _DEPTH, _COLUMNS = 64, 128, 256  # of a block: 128 KiB of b in the L2, 64 KiB of c beside it
-_TAKEN = (np.float32, np.float16)
+_TAKEN = (np.float32, np.float16, np.float64)
 
 
 @njit(cache=True)
 def _scalar(a: Any, b: Any, c: Any) -> None:
     """One dot product an element: neighbours in b are a row apart."""
     m, k = a.shape
+    zero = np.zeros(1, a.dtype)[0]
     for i in range(m):
         for j in range(b.shape[1]):
-            total = np.float32(0)
+            total = zero
             for p in range(k):
                 total += a[i, p] * b[p, j]
             c[i, j] = total
@@ -73,7 +75,7 @@ def _packed(a: Any, b: Any, c: Any) -> None:
     m, k = a.shape
     n = b.shape[1]
     c[:] = 0
-    block = np.empty((_DEPTH, _COLUMNS), np.float32)
+    block = np.empty((_DEPTH, _COLUMNS), b.dtype)
     for p0 in range(0, k, _DEPTH):
         deep = min(_DEPTH, k - p0)
         for j0 in range(0, n, _COLUMNS):
@@ -108,11 +110,11 @@ def _strip(a: Any, block: Any, c: Any, first: int, last: int, p0: int, deep: int
                 row[j] += x * block[p, j]
 
 
-@njit(cache=True, fastmath=True)
+@njit(cache=True, fastmath=True, nogil=True)
 def _rows(a: Any, b: Any, c: Any, first: int, last: int) -> None:
     k, n = b.shape
     c[first:last] = 0
-    block = np.empty((_DEPTH, _COLUMNS), np.float32)
+    block = np.empty((_DEPTH, _COLUMNS), b.dtype)
     for p0 in range(0, k, _DEPTH):
         deep = min(_DEPTH, k - p0)
         for j0 in range(0, n, _COLUMNS):
@@ -121,18 +123,16 @@ def _rows(a: Any, b: Any, c: Any, first: int, last: int) -> None:
             _strip(a, block, c, first, last, p0, deep, j0, wide)
 
 
-@njit(cache=True, fastmath=True)
-def _vectorised(a: Any, b: Any, c: Any) -> None:
+def _vectorised(a: Matrix, b: Matrix, c: Matrix) -> None:
     """Sums stay in vector registers for eight steps of k; fused multiply-adds in any order."""
     _rows(a, b, c, 0, a.shape[0])
 
 
-@njit(cache=True, fastmath=True, parallel=True)
-def _threaded(a: Any, b: Any, c: Any) -> None:
+def _threaded(a: Matrix, b: Matrix, c: Matrix) -> None:
     """Strips of rows on all cores, each with packed blocks of its own."""
-    m = a.shape[0]
-    for strip in prange((m + _ROWS - 1) // _ROWS):
-        _rows(a, b, c, strip * _ROWS, min(strip * _ROWS + _ROWS, m))
+    firsts = range(0, a.shape[0], _ROWS)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(lambda first: _rows(a, b, c, first, min(first + _ROWS, a.shape[0])), firsts))
 
 
 def _blas(a: Matrix, b: Matrix, c: Matrix) -> None:
@@ -168,7 +168,7 @@ def cpu_step(name: str) -> CpuStep:
 
 
 def multiply(a: NDArray[Any], b: NDArray[Any], step: CpuStep) -> NDArray[Any]:
-    """Return a @ b by *step*; fp32 or fp16, sums and products in fp32, the result of the operands' type.
+    """Return a @ b by *step*, of the operands' type: fp64, or fp32 or fp16, which are multiplied and added in fp32.
 
     Raises ValueError if the two cannot be multiplied.
     """
@@ -177,14 +177,17 @@ def multiply(a: NDArray[Any], b: NDArray[Any], step: CpuStep) -> NDArray[Any]:
     if 0 in a.shape or 0 in b.shape:
         raise ValueError(f"nothing to multiply: {list(a.shape)} by {list(b.shape)}; every size has to be at least 1")
     if a.dtype != b.dtype or a.dtype not in _TAKEN:
-        raise ValueError(f"cannot multiply {a.dtype} by {b.dtype}: wanted the same type twice, float32 or float16")
-    c = np.empty((a.shape[0], b.shape[1]), np.float32)
-    step.run(np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32), c)
+        raise ValueError(
+            f"cannot multiply {a.dtype} by {b.dtype}: wanted the same type twice, of float16, float32, float64"
+        )
+    inside = np.float64 if a.dtype == np.float64 else np.float32
+    c = np.empty((a.shape[0], b.shape[1]), inside)
+    step.run(np.ascontiguousarray(a, inside), np.ascontiguousarray(b, inside), c)
     return c.astype(a.dtype)
 
 
 def measure(step: CpuStep, size: int, repeats: int = 5) -> float:
-    """Return the median seconds of *repeats* products of two [size, size] matrices, after one that compiles."""
+    """Return the least seconds of *repeats* products of two [size, size] matrices, after one that compiles."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((size, size), np.float32) for _ in range(2))
     c = np.empty((size, size), np.float32)
@@ -194,4 +197,4 @@ def measure(step: CpuStep, size: int, repeats: int = 5) -> float:
         began = time.perf_counter()
         step.run(a, b, c)
         times.append(time.perf_counter() - began)
-    return median(times)
+    return min(times)

@@ -2,9 +2,10 @@
 
 What the cores ask of the L2 is a closed form: every tile fetches its rows of the left operand and its columns of the
 right one once, edges as far as they exist.  Of programs that run in step, one to a core, neighbours ask for the same
-panel at the same time, and the requests are merged before they reach the L2.  What crosses from the DRAM depends on which tiles run at once: the
-programs that are resident form a wave that walks K together, so a panel of an operand is fetched once a wave, and not
-at all if so little was touched since its last use that it is still in the L2 (least recently used goes first).
+panel at the same time, and the requests are merged before they reach the L2.  What crosses from the DRAM depends on
+which tiles run at once: the programs that are resident form a wave that walks K together, so a panel of an operand is
+fetched once a wave, and not at all if so little was touched since its last use that it is still in the L2 (least
+recently used goes first).
 """
 
 from collections import Counter, OrderedDict
