@@ -77,7 +77,7 @@ def test_a_point_is_what_the_model_says_and_close_to_the_engine(
     assert point.time == chip.overheads.host_submit + sum(cost.time for cost in costs)
     assert point.traffic == sum(cost.traffic for cost in costs)
     result = simulate(graph, chip, fidelity="systolic")
-    assert point.seconds == pytest.approx(result.seconds, rel=0.05)  # the engine fetches ahead
+    assert 0.92 * point.seconds <= result.seconds <= point.seconds  # the engine fetches ahead
     assert (point.bound, result.bound) == (binds, bound)
 
 

@@ -1,5 +1,7 @@
 """Energy: sums worked out by hand, bounds, and what a chip without energies says."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,10 +107,11 @@ def test_operators_and_idle_add_up_to_the_run() -> None:
             "power.energy.cache (--set): '5 pJ/B' is not an energy (expected the form '1.08 pJ'; "
             "units are J, mJ, uJ, nJ, pJ, fJ, aJ)",
         ),
-        ("power.idle=800 W", "power (line 24): idle of 800 W is not below the cap of 700 W"),
+        ("power.idle=800 W", "power (line N): idle of 800 W is not below the cap of 700 W"),
     ],
 )
 def test_bad_power_is_refused(change: str, says: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_chip("h200", [change])
-    assert str(caught.value) == f"h200: not a valid chip description:\n  {says}"
+    found = re.sub(r"line \d+", "line N", str(caught.value))
+    assert found == f"h200: not a valid chip description:\n  {says}"

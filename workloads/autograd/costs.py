@@ -42,7 +42,7 @@ def work_of(target: str, inputs: Sequence[AnyArray], outputs: Sequence[AnyArray]
         scores, labels = inputs
         return Work(OpKind.REDUCTION, labels.size, RowDims(1, labels.size), (scores[:, 0], labels))
     if target == "nll_loss_backward":
-        return Work(OpKind.POINTWISE, inputs[-1].size, gathered=inputs[-1:])
+        return Work(OpKind.MOVE, inputs[-1].size, gathered=inputs[-1:])
     if target in _MOVES:
         return _move(target, inputs, outputs[0])
     if target in ("adamw", "sgd"):
