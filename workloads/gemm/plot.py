@@ -46,7 +46,12 @@ def roofline(chip: Chip, found: Sequence[Row]) -> Figure:
         axes.plot(
             at, [row.prediction.flops_per_second / 1e12 for row in found], "o", color=_PREDICTED, label="predicted"
         )
-        timed = [(x, row) for x, row in zip(at, found, strict=True) if row.seconds]
+        counted = [getattr(row, name.lower()) for row in found]  # bytes; where nobody counted, those predicted
+        own = [
+            intensity(row.prediction.sizes, own or value)
+            for row, own, value in zip(found, counted, values, strict=True)
+        ]
+        timed = [(x, row) for x, row in zip(own, found, strict=True) if row.seconds]
         axes.plot(
             [x for x, _ in timed], [2 * size**3 / (row.seconds or 1) / 1e12 for _, row in timed], "x", color=_MEASURED,
             ms=8, label="measured",
@@ -64,7 +69,7 @@ def _label_steps(axes: Axes, at: Sequence[float], found: Sequence[Row]) -> None:
     groups: list[tuple[float, float, list[str]]] = []
     for x, row in zip(at, found, strict=True):
         y = row.prediction.flops_per_second / 1e12
-        near = next((g for g in groups if abs(g[0] / x - 1) < 0.25 and abs(g[1] / y - 1) < 0.3), None)
+        near = next((g for g in groups if abs(g[0] / x - 1) < 0.5 and abs(g[1] / y - 1) < 0.3), None)
         if near:
             near[2].append(row.prediction.step.name)
         else:
