@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hw_models.array_model.runs import Row
-from hw_models.array_model.scalesim import csv_rows, plain
+from hw_models.array_model.scalesim import csv_rows, plain, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ def _results(path: Path) -> list[_Theirs]:
             try:
                 figures[name] = float(text)
             except ValueError:
-                raise place.fault(f"{text!r} is not a number", at + 1, title.strip()) from None
+                figures[name] = math.nan
+            if not math.isfinite(figures[name]):
+                raise place.fault(f"{short(text)!r} is not a number", at + 1, title.strip())
         found.append(figures)
     return found

@@ -22,9 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from hw_models.array_model.scalesim import KIB, Layer, Place, Setup, csv_rows, file_dataflow, plain, whole_number
+from hw_models.array_model.scalesim import (
+    KIB,
+    Layer,
+    Place,
+    Setup,
+    check_header,
+    csv_rows,
+    file_dataflow,
+    plain,
+    short,
+    whole_number,
+)
 from hw_models.systolic import Array, Convention, Run, Scratchpads, run_gemm
-from simulator.errors import UsageError
+from hw_models.systolic.array import MOST_COUNT, MOST_EXTENT, MOST_SIDE
+from simulator.errors import SpecError, UsageError, nearest
 
 Row = dict[str, Any]
 
@@ -50,6 +62,7 @@ def read_runs(path: Path, convention: Convention = Convention.SCALESIM) -> list[
     missing = [name for name in _WANTED if plain(name) not in titles]
     if missing:
         raise here.fault(f"missing columns: {', '.join(missing)}")
+    check_header(here, header)
     found = [_request(place, _Line(place, row, titles, header), convention) for place, row in rows]
     if not found:
         raise here.fault("a header and no rows")
@@ -72,25 +85,51 @@ class _Line:
         column = self.titles.get(plain(name), len(self.row))
         return self.row[column].strip() if column < len(self.row) else ""
 
-    def whole(self, name: str) -> int:
-        column = self.titles[plain(name)]
-        return whole_number(self.place, self.row, column, self.header[column].strip())
+    def whole(self, name: str, most: int = MOST_EXTENT) -> int:
+        column = self.titles.get(plain(name))
+        if column is None:
+            raise self.place.fault(f"there is no column {name}, wanted a whole number of at least 1")
+        return whole_number(self.place, self.row, column, self.header[column].strip(), most)
+
+    def fault(self, name: str, text: str) -> SpecError:
+        """An error at the cell, or at the line if there is no such column."""
+        column = self.titles.get(plain(name))
+        return self.place.fault(text, column if column is None else column + 1, name)
 
 
 def _request(place: Place, line: _Line, convention: Convention) -> Request:
-    column = line.titles["dataflow"] + 1
+    column = line.titles[plain("dataflow")] + 1
     array = Array(
-        line.whole("array_rows"),
-        line.whole("array_cols"),
+        line.whole("array_rows", MOST_SIDE),
+        line.whole("array_cols", MOST_SIDE),
         file_dataflow(f"{place.path}, line {place.line}, column {column} (dataflow)", line.text("dataflow")),
         convention,
     )
-    pads = Scratchpads(*(KIB * line.whole(name) for name in _PADS)) if all(map(line.text, _PADS)) else None
-    bandwidth = float("inf")
-    if line.text("bandwidth_mode") == "USER":
-        bandwidth = 2 * line.whole("read_bw_words_per_cycle") + line.whole("write_bw_words_per_cycle")
-    layer = Layer(line.text("id") or str(place.line - 1), *(line.whole(name) for name in "MNK"))
-    return Request(layer, Setup(array, pads, bandwidth))
+    m, n, k = (line.whole(name) for name in "MNK")
+    layer = Layer(line.text("id") or str(place.line - 1), m, n, k, place=place)
+    return Request(layer, Setup(array, _pads(line), _bandwidth(line)))
+
+
+def _pads(line: _Line) -> Scratchpads | None:
+    empty = [name for name in _PADS if not line.text(name)]
+    if len(empty) == len(_PADS):
+        return None
+    if empty:
+        raise line.fault(empty[0], f"{empty[0]} is empty and others are not, wanted all of {', '.join(_PADS)} or none")
+    return Scratchpads(*(KIB * line.whole(name) for name in _PADS))
+
+
+def _bandwidth(line: _Line) -> float:
+    mode = line.text("bandwidth_mode") or _MODES[0]
+    if mode not in _MODES:
+        text = f"unknown bandwidth mode {short(mode)!r}{nearest(mode, _MODES)} (known: {', '.join(_MODES)})"
+        raise line.fault("bandwidth_mode", text)
+    if mode == _MODES[0]:
+        return float("inf")
+    return 2 * line.whole("read_bw_words_per_cycle") + line.whole("write_bw_words_per_cycle")
+
+
+_MODES = ("CALC", "USER")
 
 
 def run_all(requests: Sequence[Request]) -> list[Row]:
@@ -116,14 +155,19 @@ def _with_name(error: UsageError, setup: Setup, layers: Sequence[Layer]) -> Usag
         try:
             run_layers(setup, [layer])
         except UsageError as alone:
-            return UsageError(f"{layer.name}: {alone}")
+            where = f"{layer.place.path}, line {layer.place.line}: " if layer.place is not None else ""
+            return UsageError(f"{where}{layer.name}: {alone}")
     return error
 
 
 def run_layers(setup: Setup, layers: Sequence[Layer]) -> list[Row]:
     """Run all *layers* on one array at once."""
-    m, n, k = (np.array([getattr(layer, name) for layer in layers], dtype=np.int64) for name in "mnk")
-    return rows_of(layers, run_gemm(setup.array, m, n, k, setup.pads, setup.bandwidth))
+    m, n, k = (np.array([min(getattr(layer, name), MOST_COUNT) for layer in layers], dtype=np.int64) for name in "mnk")
+    inputs = None
+    if any(layer.input_words is not None for layer in layers):
+        stored = [layer.m * layer.k if layer.input_words is None else layer.input_words for layer in layers]
+        inputs = np.array([min(words, MOST_COUNT) for words in stored], dtype=np.int64)
+    return rows_of(layers, run_gemm(setup.array, m, n, k, setup.pads, setup.bandwidth, inputs))
 
 
 def rows_of(layers: Sequence[Layer], run: Run) -> list[Row]:

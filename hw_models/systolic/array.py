@@ -4,6 +4,7 @@ A GEMM multiplies ``A[m, k]`` (ifmap) by ``B[k, n]`` (filter) into ``C[m, n]`` (
 three in the cells, folded into tiles of *rows* x *columns*, and streams the third dimension past it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,13 @@ Count = int | npt.NDArray[Any]
 
 Sizes = int | npt.NDArray[np.int64] | Sequence[int]
 """A dimension as a caller may give it: an integer, an array, or a list of integers."""
+
+MOST_EXTENT = 2**31 - 1
+"""The largest M, N, K and depth of accumulators."""
+MOST_SIDE = 2**20
+"""The most rows, and the most columns, of an array."""
+MOST_COUNT = 2**60
+"""The most multiply-adds, and the most cycles without stalls, of one GEMM: a few such counts add up to an int64."""
 
 
 class Dataflow(StrEnum):
@@ -62,6 +70,15 @@ class Array:
             f"{name} is {value}, wanted at least 1"
             for name, value in (("rows", self.rows), ("columns", self.columns), ("depth", self.depth))
             if value is not None and value < 1
+        ]
+        faults += [
+            f"{name} is {value}, wanted at most {most:,}"
+            for name, value, most in (
+                ("rows", self.rows, MOST_SIDE),
+                ("columns", self.columns, MOST_SIDE),
+                ("depth", self.depth or 1, MOST_EXTENT),
+            )
+            if value > most
         ]
         faults += [
             f"{name} is {str(value)!r}, wanted one of {', '.join(kind)}"
@@ -122,13 +139,52 @@ def _count(name: str, value: Sizes) -> Count:
     if isinstance(value, int):
         if value < 1:
             raise UsageError(f"{name} is {value}, wanted at least 1")
+        if value > MOST_EXTENT:
+            raise UsageError(f"{name} is {value}, wanted at most {MOST_EXTENT:,}")
         return value
     counts = np.asarray(value)
     if not np.issubdtype(counts.dtype, np.integer):
         raise UsageError(f"{name} has elements of {counts.dtype}, wanted integers")
     if counts.size and counts.min() < 1:
         raise UsageError(f"{name} has an element of {counts.min()}, wanted at least 1")
+    if counts.size and counts.max() > MOST_EXTENT:
+        raise UsageError(f"{name} has an element of {counts.max()}, wanted at most {MOST_EXTENT:,}")
     return counts.astype(np.int64)
+
+
+def check_count(array: Array, mapping: Mapping) -> None:
+    """Refuse a GEMM that is too long to be counted in 64 bits."""
+    across, along, time = (_most(each) for each in (mapping.across, mapping.along, mapping.time))
+    if not _too_long(array, across, along, time):
+        return
+    worst = max(  # the largest of each may belong to different shapes
+        zip(*(np.ravel(each).tolist() for each in np.broadcast_arrays(*_dimensions(mapping))), strict=True),
+        key=lambda each: _longest(array, *each),
+    )
+    if _too_long(array, *worst):
+        raise UsageError(
+            f"a GEMM of {math.prod(worst):.3g} multiply-adds and up to {_longest(array, *worst):.3g} cycles, "
+            f"wanted at most {MOST_COUNT:.3g} of either"
+        )
+
+
+def _dimensions(mapping: Mapping) -> tuple[Count, Count, Count]:
+    return mapping.across, mapping.along, mapping.time
+
+
+def _most(value: Count) -> int:
+    return value if isinstance(value, int) else int(value.max(initial=1))
+
+
+def _too_long(array: Array, across: int, along: int, time: int) -> bool:
+    return _longest(array, across, along, time) > MOST_COUNT or across * along * time > MOST_COUNT
+
+
+def _longest(array: Array, across: int, along: int, time: int) -> int:
+    """Return no fewer cycles than any convention counts: each fold alone, in blocks if the array has a depth."""
+    blocks = 1 if array.depth is None else ceil_div(time, array.depth)
+    folds = ceil_div(across, array.rows) * ceil_div(along, array.columns)
+    return int(folds * (time + blocks * (2 * array.rows + array.columns)))
 
 
 def ceil_div(value: Count, by: Count) -> Count:

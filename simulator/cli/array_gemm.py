@@ -3,7 +3,7 @@
 Keys of the row beside those of hw_models/array_model/runs.py, of which phases, folds, mapping efficiency and words are
 those of one core, the one with the largest block:
 
-    cores, grid, block          arrays; their parts of m, n and k; m, n and k of the largest block
+    cores, grid, block          arrays; parts of m, n and k, whose product is the cores at work; the largest block
     reduction_cycles            to add up the parts of k, at the end and in ``cycles``
     clock_hz, word_bytes, seconds
     sram_bytes, dram_bytes      moved by one core; ``dram_bytes`` is null without scratchpads
@@ -24,6 +24,8 @@ from hw_models.array_model.runs import DRAM, rows_of
 from hw_models.array_model.scalesim import Layer
 from hw_models.array_model.sizing import Machine, Sizing, size_up
 from hw_models.systolic import Array, Convention, Dataflow, Scratchpads, Split, map_gemm
+from hw_models.systolic.array import MOST_SIDE
+from hw_models.systolic.cores import MOST_CORES
 from hw_models.systolic.traffic import minimum_scratchpads
 from simulator.cli.gemm_options import Shape, amount, gemm_shape, one_of, size
 from simulator.dtypes import DType
@@ -106,8 +108,8 @@ def _machine(options: argparse.Namespace, convention: Convention, word_bytes: in
             f"--dram-bandwidth needs --sram: without scratchpads nothing is fetched (add, say, --sram {_EXAMPLE})"
         )
     array = Array(
-        _size("--rows", options.rows, 128),
-        _size("--cols", options.cols, 128),
+        _size("--rows", options.rows, 128, MOST_SIDE),
+        _size("--cols", options.cols, 128, MOST_SIDE),
         Dataflow(dataflow),
         convention,
         None if options.depth is None else size("--depth", options.depth),
@@ -115,7 +117,7 @@ def _machine(options: argparse.Namespace, convention: Convention, word_bytes: in
     bandwidth = options.dram_bandwidth
     return Machine(
         array,
-        _size("--cores", options.cores, 1),
+        _size("--cores", options.cores, 1, MOST_CORES),
         amount("--clock", options.clock or "1GHz", "Hz", "1GHz"),
         word_bytes,
         _scratchpads(options.sram, word_bytes) if options.sram else None,
@@ -137,8 +139,8 @@ def _check_room(machine: Machine, shape: Shape) -> None:
         raise UsageError(f"--sram holds no fold of {machine.array.rows} x {machine.array.columns}: {'; '.join(faults)}")
 
 
-def _size(option: str, value: int | None, default: int) -> int:
-    return size(option, default if value is None else value)
+def _size(option: str, value: int | None, default: int, most: int) -> int:
+    return size(option, default if value is None else value, most)
 
 
 def _scratchpads(text: str, word_bytes: int) -> Scratchpads:

@@ -185,7 +185,9 @@ def _facts(gemm: Gemm, row: dict[str, Any]) -> Table:
     table.add_row("mapping efficiency", percent(row["mapping_efficiency"]), folds)
     if machine.cores > 1:
         grid, block = (" x ".join(map(str, sizes)) for sizes in (row["grid"], gemm.block))
+        idle = machine.cores - split.busy_cores
         note = f"parts of M x N x K; what follows is one core's, with a block of {block}"
+        note += f"; {idle} of {machine.cores} idle" if idle else ""
         table.add_row("cores", grid, note)
     if gemm.accumulator_bytes:
         deep = gemm.accumulator_bytes // 4 // machine.array.columns

@@ -63,6 +63,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     from hw_models import load_chip
     from hw_models.array_model import Program, recommend, sweep
 
+    _check_foreign(options)
     _check_outputs(options)
     threshold = _percent(options.threshold)
     chip = _clocked(load_chip(options.chip, options.set), options.clock)
@@ -73,6 +74,14 @@ def run_sweep(options: argparse.Namespace) -> int:
     _write(options, found, best, every)
     _print(found, best, every)
     return 0
+
+
+def _check_foreign(options: argparse.Namespace) -> None:
+    """Refuse options of ``xpusim array`` itself that were given before ``sweep``."""
+    foreign = ("gemm", "data", "scalesim", "rows", "cols", "dram_bandwidth", "cores", "depth", "convention")
+    given = [name.replace("_", "-") for name in foreign if getattr(options, name, None) is not None]
+    if given:
+        raise UsageError(f"--{given[0]} does not go with array sweep, which runs a TARGET; leave out one of the two")
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Shape = tuple[int, int, int]
+MOST_EXTENT = 2**31 - 1
+"""As in hw_models.systolic, which takes long to import."""
+_MOST_DIGITS = 20
+_MOST_AMOUNT = 10**18
 
 
 def accept_negative_values(parser: argparse.ArgumentParser) -> None:
@@ -19,23 +23,27 @@ def accept_negative_values(parser: argparse.ArgumentParser) -> None:
 
 
 def gemm_shape(text: str) -> Shape:
-    """Read ``M,N,K``; UsageError for anything but three whole numbers of at least 1."""
+    """Read ``M,N,K``; UsageError for anything but three whole numbers from 1 to MOST_EXTENT."""
     parts = text.split(",")
     if len(parts) != 3:
         raise UsageError(f"--gemm {text}: {len(parts)} sizes, wanted three: M,N,K, as in --gemm 1024,2304,768")
     for name, part in zip("MNK", parts, strict=True):
-        if not re.fullmatch(r"-?\d{1,15}", part.strip()):
+        if not re.fullmatch(r"-?[0-9]+", part.strip()):
             raise UsageError(f"--gemm {text}: {name} is {part!r}, wanted a whole number")
+        if len(part.strip()) > _MOST_DIGITS or int(part) > MOST_EXTENT:
+            raise UsageError(f"--gemm {text}: {name} is {part.strip()}, wanted at most {MOST_EXTENT:,}")
         if int(part) < 1:
             raise UsageError(f"--gemm {text}: {name} is {int(part)}, wanted at least 1")
     m, n, k = map(int, parts)
     return m, n, k
 
 
-def size(option: str, value: int) -> int:
-    """Return *value*; UsageError if it is below 1."""
+def size(option: str, value: int, most: int = MOST_EXTENT) -> int:
+    """Return *value*; UsageError if it is below 1 or above *most*."""
     if value < 1:
         raise UsageError(f"{option} is {value}, wanted at least 1")
+    if value > most:
+        raise UsageError(f"{option} is {value}, wanted at most {most:,}")
     return value
 
 
@@ -56,4 +64,6 @@ def amount(option: str, text: str, unit: str, example: str) -> int:
         ) from None
     if not value:
         raise UsageError(f"{option} is {text}, wanted more than 0")
+    if value > _MOST_AMOUNT:
+        raise UsageError(f"{option} is {text}, wanted at most {_MOST_AMOUNT:.0e} {unit}")
     return value
