@@ -10,8 +10,8 @@ from workloads.gemm.steps import Config, Step
 from workloads.gemm.traffic import Sizes
 
 KIB = 1024
-CAPACITIES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)  # KiB of one core for slices and sums
-_SIDES = (16, 32, 64, 128, 256, 512)
+CAPACITIES = tuple(2**power for power in range(2, 15))  # KiB of one core for slices and sums
+_SIDES = (16, 32, 64, 128, 256, 512, 1024)
 _DEPTHS = (16, 32, 64)
 _STAGES = 3  # as many slices as hide the latency of the next
 _SUM = 4  # bytes
@@ -47,7 +47,10 @@ def candidates(capacity: int, item: int) -> list[Config]:
 
 
 def curve(chip: Chip, sizes: Sizes, dtype: DType = DType.BF16) -> list[Point]:
-    """Return the best tile for each capacity, one program to a core, and its traffic and time on *chip*."""
+    """Return the best tile for each capacity, one program to a core, and its traffic and time on *chip*.
+
+    The curve ends one doubling after what is `enough`.
+    """
     points = []
     for capacity in (each * KIB for each in CAPACITIES):
         tried = [
@@ -57,7 +60,7 @@ def curve(chip: Chip, sizes: Sizes, dtype: DType = DType.BF16) -> list[Point]:
         if tried:
             best = min(tried, key=lambda each: (each.time, each.traffic.asked))
             points.append(Point(capacity, best.step.config, best))
-    return points
+    return points[: points.index(enough(points)) + 2]
 
 
 def enough(points: list[Point]) -> Point:

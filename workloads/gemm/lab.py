@@ -78,6 +78,11 @@ def _facts(own: Prediction) -> dict[str, Any]:
     }
 
 
+def _last(points: list[Point], best: Point) -> str:
+    known = best is not points[-1]
+    return f"is enough for {SIZE}^3" if known else f"is the most that was tried for {SIZE}^3"
+
+
 def _tile(point: Point) -> str:
     return f"{point.config.block_m} x {point.config.block_n}"
 
@@ -86,7 +91,7 @@ def _sentence(chip: Chip, points: list[Point], best: Point) -> str:
     own, first = best.prediction, points[0]
     share = own.flops_per_second / chip.peak(float_type(chip))
     return (
-        f"On {chip.name}, {best.capacity // KIB} KiB a core for slices and sums is enough for {SIZE}^3: tiles of "
+        f"On {chip.name}, {best.capacity // KIB} KiB a core for slices and sums {_last(points, best)}: tiles of "
         f"{_tile(best)} bring {decimal(own.traffic.asked, 'B')} to the cores and take {seconds(own.time, 3)}, "
         f"{100 * share:.0f} % of the peak, bound by {own.bound}; {first.capacity // KIB} KiB hold {_tile(first)} "
         f"and take {first.prediction.time / own.time:.3g} times as long."
