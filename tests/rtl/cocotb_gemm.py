@@ -119,6 +119,34 @@ async def a_tlast_out_of_place_is_reported(dut: Any) -> None:
     assert int(dut.error_last.value) == 1, "one row of a tile of one came without tlast, and nobody noticed"
 
 
+@cocotb.test()
+async def a_tlast_of_weights_out_of_place_is_reported(dut: Any) -> None:
+    bench = Bench(dut, TOP, SEED)
+    await bench.reset()
+    source = bench.source("activations", [(0, True)], 1.0)
+    weights = bench.source("weights", [(0, False)] * 2, 1.0)
+    await _try_to_start(bench, (1, 1, 1))
+    for _ in range(4 * (TOP.rows + TOP.columns) + 8):
+        await _cycle(bench, [source, weights])
+    assert int(dut.error_last.value) == 1, "the weights of a tile came without tlast, and nobody noticed"
+
+
+@cocotb.test()
+async def a_start_while_busy_is_ignored(dut: Any) -> None:
+    bench = Bench(dut, TOP, SEED)
+    await bench.reset()
+    await _try_to_start(bench, (1, 1, 1))
+    assert int(dut.busy.value) == 1
+    await _try_to_start(bench, (2 * TOP.rows, 2 * TOP.columns, 3 * TOP.rows))
+    weights = bench.source("weights", [(0, True)], 1.0)
+    source = bench.source("activations", [(0, True)], 1.0)
+    for _ in range(4 * (TOP.rows + TOP.columns) + 8):
+        bench.dut.m_results_tready.value = 1
+        await _cycle(bench, [source, weights])
+    assert int(dut.busy.value) == 0, "the second start changed the sizes of the run"
+    assert int(dut.error_last.value) == 0
+
+
 async def _cycle(bench: Bench, sources: list[Any]) -> None:
     await RisingEdge(bench.dut.clk)
     for source in sources:
