@@ -108,6 +108,7 @@ class Overheads:
     host_dispatch  host time of one framework call in eager mode; the device waits when it has nothing queued.
     host_submit    host time to start a captured graph, once a run.
     workspace      device memory that the matrix library keeps for each thread and stream that calls it.
+    allocation     device memory comes in blocks of it: every tensor is rounded up.
     host_launch    host time of one kernel of a compiled program, launched from its wrapper; host_dispatch if None.
     """
 
@@ -118,6 +119,7 @@ class Overheads:
     host_dispatch: Picoseconds = 0
     host_submit: Picoseconds = 0
     workspace: SomeBytes = 0
+    allocation: Bytes = 1
     host_launch: Picoseconds | None = None
 
 

@@ -11,6 +11,16 @@ from simulator.result import OperatorResult, Result
 TOP_LEVEL = "(top level)"
 _INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
+
+def every_layer(name: str) -> str:
+    """*name* with a star for each index of a layer.
+
+    >>> every_layer("blocks.3.mlp.up.weight")
+    'blocks.*.mlp.up.weight'
+    """
+    return _INDEX.sub("*", name)
+
+
 Layer = Mapping[str, Sequence[OperatorResult]]  # module path -> its operators
 
 

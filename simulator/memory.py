@@ -16,12 +16,14 @@ class MemoryTimeline:
 
     order   operator ids; *live* maps each role in use to the bytes of its storages alive during each of them.
     peak    the most bytes in use at once, and *peak_operator* the operator that runs then (None: an empty graph).
+    held    ids of the storages that are alive at the peak.
     """
 
     order: NDArray[np.int64]
     live: dict[Role, NDArray[np.int64]]
     peak: int
     peak_operator: int | None
+    held: NDArray[np.int64]
 
     @property
     def total(self) -> NDArray[np.int64]:
@@ -77,11 +79,14 @@ def library_workspace(graph: OperatorGraph, chip: Chip, captured: bool) -> int:
     return threads * (2 if captured else 1) * chip.overheads.workspace
 
 
-def memory_timeline(graph: OperatorGraph, start: Sequence[int], workspace: int = 0) -> MemoryTimeline:
+def memory_timeline(
+    graph: OperatorGraph, start: Sequence[int], workspace: int = 0, allocation: int = 1
+) -> MemoryTimeline:
     """Follow every storage through a schedule.
 
-    start      each operator's start time.
-    workspace  bytes that libraries keep beside them all the time.
+    start       each operator's start time.
+    workspace   bytes that libraries keep beside them all the time.
+    allocation  bytes of a block of memory: each storage takes whole ones.
     """
     count = len(graph)
     order = np.lexsort((np.arange(count), np.asarray(start, dtype=np.int64)))
@@ -89,23 +94,31 @@ def memory_timeline(graph: OperatorGraph, start: Sequence[int], workspace: int =
     position[order] = np.arange(count)
     first, last = lifetimes(graph, position)
     if not count:
-        return MemoryTimeline(order, {}, sum(s.nbytes for s in graph.storages if s.role.resident), None)
-    live = _live_bytes(graph, first, last, count)
+        resident = [s.id for s in graph.storages if s.role.resident]
+        size = sum(_rounded(graph.storages[each].nbytes, allocation) for each in resident)
+        return MemoryTimeline(order, {}, size, None, np.array(resident, dtype=np.int64))
+    live = _live_bytes(graph, first, last, count, allocation)
     if workspace:
         live[Role.WORKSPACE] = np.full(count, workspace, dtype=np.int64)
     total = sum(live.values(), start=np.zeros(count, dtype=np.int64))
-    return MemoryTimeline(order, live, int(total.max()), int(order[int(np.argmax(total))]))
+    place = int(np.argmax(total))
+    held = np.flatnonzero((first <= place) & (last >= place))
+    return MemoryTimeline(order, live, int(total.max()), int(order[place]), held)
+
+
+def _rounded(nbytes: int, allocation: int) -> int:
+    return -(-nbytes // allocation) * allocation
 
 
 def _live_bytes(
-    graph: OperatorGraph, first: NDArray[np.int64], last: NDArray[np.int64], count: int
+    graph: OperatorGraph, first: NDArray[np.int64], last: NDArray[np.int64], count: int, allocation: int
 ) -> dict[Role, NDArray[np.int64]]:
     """Return the bytes alive at each position for every role that the graph uses."""
     roles = list(Role)
     number = {role: index for index, role in enumerate(roles)}
     size = len(graph.storages)
     role_of = np.fromiter((number[s.role] for s in graph.storages), dtype=np.uint8, count=size)
-    nbytes = np.fromiter((s.nbytes for s in graph.storages), dtype=np.int64, count=size)
+    nbytes = np.fromiter((_rounded(s.nbytes, allocation) for s in graph.storages), dtype=np.int64, count=size)
     live = {}
     for index in np.unique(role_of[last >= 0]).tolist():
         ids = np.flatnonzero((role_of == index) & (last >= 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 from simulator.costs import Cost, Unit
 from simulator.energy import clock_of, full_clock, idle_energy, operator_energy
 from simulator.engine import Schedule
-from simulator.graph import Operator, OperatorGraph
+from simulator.graph import Operator, OperatorGraph, Storage
 from simulator.hardware import Chip
 from simulator.memory import MemoryTimeline
 from simulator.passes.reports import PassReport
@@ -174,6 +174,11 @@ class Result:
             idle += max(0, start - last)
             last = max(last, end)
         return idle + self.time - last
+
+    def held_at_peak(self) -> list[Storage]:
+        """Storages that are alive at the peak, largest first; equal ones in the order of the graph."""
+        storages = [self.graph.storages[index] for index in self.memory.held.tolist()]
+        return sorted(storages, key=lambda each: -each.nbytes)
 
     @property
     def operators(self) -> "OperatorResults":

@@ -17,6 +17,7 @@ waiting_seconds      in which no operator runs: gaps, waits for the host, spill;
 modules              one object each: module, operators, seconds, flops, traffic_bytes, bound, bounds
 uncovered            operators without a rule and how often they ran; ``uncovered_share`` their share of the bytes
 memory               bytes by role at the peak
+memory_largest       the twenty largest storages alive then: name, role, bytes
 passes               in compile mode one object for each pass: name, kernels_before and _after, bytes_before and _after,
                      seconds_before and _after, bound_before and _after, made and gone (what, count); else empty
 version, chip, mode, fidelity, workload
@@ -69,6 +70,9 @@ def as_dict(result: Result) -> dict[str, Any]:
             "spill_seconds": result.spill / PS_PER_SECOND,
         },
         "memory": {str(role): nbytes for role, nbytes in result.memory.at_peak().items()},
+        "memory_largest": [
+            {"name": each.name, "role": str(each.role), "bytes": each.nbytes} for each in result.held_at_peak()[:20]
+        ],
         "uncovered": dict(result.uncovered),
         "uncovered_share": result.uncovered_share,
         "waiting_seconds": result.waiting / PS_PER_SECOND,

@@ -35,7 +35,12 @@ def simulate(graph: OperatorGraph, chip: Chip, mode: str = "graph", fidelity: st
     replays = {resource: _run(graph, scaled(chip, resource, INFINITE), how, fidelity) for resource in Resource}
     bounds = operator_bounds(run.costs, {resource: replay.costs for resource, replay in replays.items()})
     levels = {name: _run(graph, without_limit(chip, name), how, fidelity) for name in _limited(chip)}
-    memory = memory_timeline(graph, run.schedule.start, library_workspace(graph, chip, how is Mode.GRAPH))
+    memory = memory_timeline(
+        graph,
+        run.schedule.start,
+        library_workspace(graph, chip, how is Mode.GRAPH),
+        chip.overheads.allocation,
+    )
     overflow = max(0, memory.peak - chip.dram.capacity)
     spill = _spill_ps(graph, chip, overflow)
     by_resource = seconds_by_resource(graph, run.costs, run.schedule, bounds, chip)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from simulator.graph import Phase, Role
 from simulator.hardware import Execution
 from simulator.headline import percent
-from simulator.layers import labels, layers, operator_name, shape_of, size_of
+from simulator.layers import every_layer, labels, layers, operator_name, shape_of, size_of
 from simulator.program import Mode
 from simulator.result import OperatorResult, Result
 from simulator.units import PS_PER_SECOND
@@ -111,6 +111,17 @@ class MemoryRow:
     """Bytes of one role at the moment of the peak."""
 
     role: Role
+    nbytes: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """*count* storages of one name, layers apart, that are alive at the peak, with their bytes."""
+
+    name: str
+    role: Role
+    count: int
     nbytes: int
     share: float
 
@@ -217,6 +228,18 @@ def memory_rows(result: Result) -> list[MemoryRow]:
         found = {role: result.graph.bytes_of(role) for role in Role if role.resident}
     rows = [MemoryRow(role, nbytes, _share(nbytes, result.memory.peak)) for role, nbytes in found.items() if nbytes]
     return sorted(rows, key=lambda row: -row.nbytes)
+
+
+def held_rows(result: Result, count: int) -> list[HeldRow]:
+    """The *count* largest groups of storages alive at the peak; those of all layers together."""
+    groups: defaultdict[tuple[Role, str], list[int]] = defaultdict(list)
+    for each in result.held_at_peak():
+        groups[each.role, every_layer(each.name)].append(each.nbytes)
+    rows = [
+        HeldRow(name, role, len(sizes), sum(sizes), _share(sum(sizes), result.memory.peak))
+        for (role, name), sizes in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -row.nbytes)[:count]
 
 
 def uncovered_rows(result: Result) -> list[UncoveredRow]:

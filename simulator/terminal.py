@@ -20,6 +20,7 @@ from simulator.tables import (
     Row,
     bound_rows,
     bound_text,
+    held_rows,
     memory_rows,
     module_rows,
     operator_rows,
@@ -31,6 +32,7 @@ from simulator.units import decimal
 from simulator.variants import Resource
 
 OPERATORS = 10
+HELD = 8
 MODULES = 30
 FULL_WIDTH = 100
 COLOURS = {
@@ -113,6 +115,7 @@ def _sections(result: Result, console: Console) -> Iterator[tuple[str, Table]]:
         yield "Most expensive operators, identical ones together", _rows("operator", operators, _SINGLE, console)
     if result.memory.peak:
         yield f"Device memory at the peak{_peak_place(result)}", _memory(result)
+        yield "The largest of it by name", _held(result)
     if result.uncovered:
         yield "Operators without a rule, timed by their bytes", _uncovered(result)
 
@@ -232,6 +235,17 @@ def _memory(result: Result) -> Table:
     for row in memory_rows(result):
         table.add_row(str(row.role), decimal(row.nbytes, "B"), percent(row.share))
     table.add_row("all", decimal(result.peak_memory_bytes, "B"), "", style="bold")
+    return table
+
+
+def _held(result: Result) -> Table:
+    table = _table()
+    for title in ("name", "role"):
+        table.add_column(title, no_wrap=True, overflow="ellipsis")
+    for title in ("tensors", "bytes", "share"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in held_rows(result, HELD):
+        table.add_row(row.name, str(row.role), f"{row.count:,}", decimal(row.nbytes, "B"), percent(row.share))
     return table
 
 

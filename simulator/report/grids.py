@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from simulator.graph import Phase
 from simulator.headline import change, number, percent
 from simulator.report.markup import Markup, join, tag
-from simulator.tables import BoundRow, MemoryRow, Row, TimeScale, UncoveredRow, bound_text, time_scale
+from simulator.tables import BoundRow, HeldRow, MemoryRow, Row, TimeScale, UncoveredRow, bound_text, time_scale
 from simulator.units import decimal
 
 MOST_ROWS = 500  # of a table; the JSON file has all
@@ -82,6 +82,12 @@ def memory_table(rows: Sequence[MemoryRow], peak: int) -> Markup:
     """Bytes by role at the peak."""
     lines = [(str(row.role), decimal(row.nbytes, "B"), percent(row.share)) for row in rows]
     return _plain(("at the peak", "bytes", "share"), [*lines, ("all", decimal(peak, "B"), "100 %")])
+
+
+def held_table(rows: Sequence[HeldRow]) -> Markup:
+    """The largest storages at the peak, by name."""
+    lines = [(row.name, str(row.role), f"{row.count:,}", decimal(row.nbytes, "B"), percent(row.share)) for row in rows]
+    return _plain(("largest at the peak", "role", "tensors", "bytes", "share"), lines)
 
 
 def uncovered_table(rows: Sequence[UncoveredRow]) -> Markup:

@@ -10,6 +10,7 @@ from simulator.report.activity import activity
 from simulator.report.chip import chip_table
 from simulator.report.grids import (
     bounds_table,
+    held_table,
     memory_table,
     module_table,
     operator_table,
@@ -22,6 +23,7 @@ from simulator.report.roofline import roofline
 from simulator.result import Result
 from simulator.tables import (
     bound_rows,
+    held_rows,
     memory_rows,
     module_rows,
     operator_rows,
@@ -31,6 +33,7 @@ from simulator.tables import (
 from simulator.version import VERSION
 
 _HERE = Path(__file__).parent
+_HELD = 12  # names in the table of what is alive at the peak
 
 
 def write_report(result: Result, path: Path) -> None:
@@ -136,7 +139,8 @@ def _modules(result: Result) -> Markup:
 
 def _memory(result: Result) -> Markup:
     table = tag("div", memory_table(memory_rows(result), result.peak_memory_bytes), class_="scroll", tabindex=0)
-    return join([memory_plot(result), table])
+    held = tag("div", held_table(held_rows(result, _HELD)), class_="scroll", tabindex=0)
+    return join([memory_plot(result), table, held])
 
 
 def _units(result: Result) -> Markup:

@@ -98,3 +98,16 @@ def test_a_library_keeps_a_workspace_for_each_thread_and_stream() -> None:
     assert library_workspace(forward, toy_chip(), captured=True) == 0
     assert library_workspace(GraphMaker().graph, h200, captured=True) == 0
     assert memory_timeline(forward, [0], workspace=100).at_peak()[Role.WORKSPACE] == 100
+
+
+def test_an_allocator_hands_out_whole_blocks_and_says_what_is_alive() -> None:
+    # blocks of 512 B: 20 B of x, 600 B of weight and 514 B of y take 512 + 1024 + 1024; z of 2 B comes when x and the
+    # weight are still there (resident): at the second operator weight, x, y and z
+    maker = GraphMaker()
+    x, weight = maker.storage("x", Role.INPUT, 10), maker.storage("weight", Role.WEIGHT, 300)
+    y, z = maker.storage("y", Role.ACTIVATION, 257), maker.storage("z", Role.ACTIVATION, 1)
+    maker.op((x, weight), (y,))
+    maker.op((y,), (z,), (0,))
+    timeline = memory_timeline(maker.graph, [0, 1], allocation=512)
+    assert timeline.total.tolist() == [512 + 1024 + 1024, 512 + 1024 + 1024 + 512]
+    assert [maker.graph.storages[each].name for each in timeline.held] == ["x", "weight", "y", "z"]

@@ -61,6 +61,17 @@ weight      16.4 kB   25 %
 activation  16.4 kB   25 %
 all         65.2 kB
 
+The largest of it by name
+name  role        tensors    bytes  share
+─────────────────────────────────────────
+rest  input             1    16 kB   25 %
+x0    input             1  8.19 kB   13 %
+w0    weight            1  8.19 kB   13 %
+y0    activation        1  8.19 kB   13 %
+z0    activation        1  8.19 kB   13 %
+x2    input             1  8.19 kB   13 %
+w2    weight            1  8.19 kB   13 %
+
 Operators without a rule, timed by their bytes
 operator    runs  bytes  share of bytes
 ───────────────────────────────────────

@@ -88,7 +88,7 @@ def test_every_byte_has_one_owner() -> None:
     for changes in ({}, {"checkpointing": True}, {"accumulate": 2}):
         memory = step_memory(graph(**changes))
         assert list(memory.during) == list(OWNERS)
-        result = simulate(memory.graph, load_chip("h200"), mode="eager")
+        result = simulate(memory.graph, load_chip("h200", ["overheads.allocation=1 B"]), mode="eager")
         library = 2 * 32 * 2**20  # no storage of the program's
         assert (memory.total + library).tolist() == result.memory.total.tolist()
         assert memory.peak + library == result.peak_memory_bytes
