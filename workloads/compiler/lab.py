@@ -60,16 +60,19 @@ def _sentence(prefill: ModelPasses, decode: ModelPasses, measured: Measured) -> 
 
 
 def _verdict(prefill: ModelPasses, decode: ModelPasses) -> str:
-    one, two = _default(prefill)[0], _default(decode)[0]
     epilogue = prefill.reports[-1]
     return (
-        f"Compiled, {prefill.model} goes from {one.before.bound} to {_default(prefill)[-1].after.bound} bound in "
-        f"prefill and from {two.before.bound} to {_default(decode)[-1].after.bound} bound in decode. A SoC needs a "
+        f"Compiled, {prefill.model} {_bounds(prefill)} in prefill and {_bounds(decode)} in decode. A SoC needs a "
         f"code generator for vector code with a cost model of its memory: that is rules, such as the {_lines()} lines "
         f"here. By hand remain one matrix product for each shape and type, with a place for an epilogue in it "
         f"({1 - epilogue.after.time / epilogue.before.time:.0%} more of prefill), and attention: "
         f"{prefill.by_hand:.0%} and {decode.by_hand:.0%} of the time, so that is where the engineers go."
     )
+
+
+def _bounds(found: ModelPasses) -> str:
+    before, after = _default(found)[0].before.bound, _default(found)[-1].after.bound
+    return f"stays {after} bound" if before == after else f"goes from {before} bound to {after} bound"
 
 
 def _lines() -> int:

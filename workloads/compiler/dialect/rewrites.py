@@ -23,14 +23,14 @@ class Neutral(RewritePattern):
             return
         right, left = known(op.rhs), known(op.lhs)
         if right is not None and bool((right == op.NEUTRAL).all()):
-            rewriter.replace_op(op, [], [op.lhs])
+            rewriter.replace(op, [], [op.lhs])
         elif (
             left is not None
             and not isinstance(op, SubOp)
             and shape_of(op.lhs) == shape_of(op.rhs)
             and bool((left == op.NEUTRAL).all())
         ):
-            rewriter.replace_op(op, [], [op.rhs])
+            rewriter.replace(op, [], [op.rhs])
 
 
 class TwiceRelu(RewritePattern):
@@ -40,7 +40,7 @@ class TwiceRelu(RewritePattern):
         """Replace the outer one by the inner one."""
         relu = cast(ReluOp, op)
         if isinstance(relu.operand.owner, ReluOp):
-            rewriter.replace_op(op, [], [relu.operand])
+            rewriter.replace(op, [], [relu.operand])
 
 
 class TwiceTransposed(RewritePattern):
@@ -50,7 +50,7 @@ class TwiceTransposed(RewritePattern):
         """Replace both by what the inner one reads."""
         inner = cast(TransposeOp, op).operand.owner
         if isinstance(inner, TransposeOp):
-            rewriter.replace_op(op, [], [inner.operand])
+            rewriter.replace(op, [], [inner.operand])
 
 
 def canonicalise(module: ModuleOp, context: Context) -> None:

@@ -16,6 +16,9 @@ from xdsl.utils.lexer import Span
 from simulator.errors import SpecError
 from workloads.compiler.dialect.ops import LAB
 
+# Faults that name what is wrong: its first use is at fault, because reading ends there or nothing ever defines it.
+_NAMED = re.compile(r"values used but not defined: \[(%[\w.$-]+)|Operation (\S+) is not registered")
+
 
 def context() -> Context:
     """Return a context that knows the dialect and everything that it is lowered to."""
@@ -33,10 +36,11 @@ class _Parser(Parser):
     def __init__(self, text: str, name: str) -> None:
         super().__init__(context(), text, name)
         self.begins: dict[Operation, Span[Any]] = {}
+        self.begin = self._current_token.span
 
     def parse_operation(self) -> Operation:
         """Read one operation and note its place."""
-        begin = self._current_token.span
+        begin = self.begin = self._current_token.span
         found = super().parse_operation()
         self.begins[found] = begin
         return found
@@ -48,7 +52,7 @@ def parse(text: str, name: str = "text") -> ModuleOp:
     try:
         module = parser.parse_module()
     except ParseError as error:
-        raise SpecError(f"{_place(_culprit(error))}: {_first_line(error.msg)}") from None
+        raise SpecError(f"{_place(_culprit(error, parser.begin))}: {_first_line(error.msg)}") from None
     except VerifyException as error:
         raise SpecError(f"{name}: {_first_line(str(error))}") from None
     for op in module.walk():
@@ -71,12 +75,19 @@ def _place(span: Span[Any]) -> str:
     return str(span.get_location())
 
 
-def _culprit(error: ParseError) -> Span[Any]:
-    """Where the fault is; a value that nothing defines is noticed at the end and is at fault where it is used."""
-    name = re.match(r"values used but not defined: \[(%[\w.$-]+)", error.msg)
-    source = error.span.input
-    used = re.search(re.escape(name[1]) + r"(?![\w.$-])", str(source.content)) if name else None
-    return Span(used.start(), used.end(), source) if used else error.span
+def _culprit(error: ParseError, begin: Span[Any]) -> Span[Any]:
+    """Where the fault is: xDSL notices some only behind it, and an undefined value at the end of everything.
+
+    begin  of the operation that was being read.
+    """
+    if error.msg.startswith("Shape mismatch in dense literal"):
+        return begin
+    noticed: Span[Any] = error.span
+    named = _NAMED.match(error.msg)
+    if named is None:
+        return noticed
+    used = re.search(re.escape(named[named.lastindex or 0]) + r"(?![\w.$-])", str(noticed.input.content))
+    return Span(used.start(), used.end(), noticed.input) if used else noticed
 
 
 def _first_line(message: str) -> str:

@@ -32,7 +32,8 @@ def from_torch(module: nn.Module, *args: torch.Tensor) -> ModuleOp:
 
     Raises TraceError for operators that the dialect has no word for, and where the result is not the module's.
     """
-    graph = trace(module, args, dtype="fp32")
+    # on the meta device, so that arguments that share memory here are still two arguments
+    graph = trace(module, [torch.empty_like(each, device="meta") for each in args], dtype="fp32")
     found = _Import(graph, module, args).build()
     with torch.no_grad():
         wanted = module(*args).float().numpy()

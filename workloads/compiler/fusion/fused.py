@@ -4,6 +4,7 @@ import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def fuse(module: nn.Module, *args: torch.Tensor) -> Fused:
             f"arguments of {', '.join(sorted(str(each) for each in kinds)) or 'no type'}; "
             "wanted all torch.float32 or all torch.bfloat16"
         )
-    graph = trace(module, args)
+    # on the meta device, so that arguments that share memory here are still two arguments
+    graph = trace(module, [torch.empty_like(each, device="meta") for each in args])
     found = members(graph, Prices(compute_model("roofline", load_chip("h200"))))
     if len(found) != 1 or len(found[0]) != len(graph):
         raise TraceError(
@@ -112,8 +114,9 @@ def check(kernel: Fused, module: nn.Module, args: Sequence[torch.Tensor]) -> flo
     return error
 
 
+@cache
 def load(source: str) -> Any:
-    """Return the module of *source*; from a file, because Triton reads the source of what it compiles."""
+    """Return the module of *source*, compiled once; from a file, because Triton reads the source of its kernels."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "generated.py"
         path.write_text(source)
