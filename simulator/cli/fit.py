@@ -51,6 +51,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--seed: must be at least 0, got {options.seed}")
     chip = load_chip(options.chip)
     out = Path(options.out or f"{chip.name}-fitted.yaml")
+    if out.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"--out {out}: a chip file ends in .yaml")
+    if out.exists() and Path(options.chip).exists() and out.samefile(options.chip):
+        raise UsageError(f"--out {out}: is the chip that is fitted, which the new file extends; give another name")
     check_writable(out)
     rows = [row for path in options.data for row in _read(Path(path))]
     if options.attention:

@@ -107,6 +107,7 @@ BAD = [
     (["--groups", "vectr"], "--groups: unknown group 'vectr'; did you mean 'vector'? (known: "),
     (["--evaluations", "0"], "--evaluations: must be at least 1, got 0\n"),
     (["--seed", "-1"], "--seed: must be at least 0, got -1\n"),
+    (["--out", "x.txt"], "--out x.txt: a chip file ends in .yaml\n"),
     (["--out", "nowhere/x.yaml"], "cannot write nowhere/x.yaml: there is no folder nowhere\n"),
     (
         ["--data", "hw_models/data/h200/models.csv"],
@@ -124,6 +125,15 @@ def test_bad_input(arguments: list[str], says: str, tmp_path: Path, capsys: pyte
     given = ["fit", "h200", "--data", str(table(tmp_path / "t.csv")), "--out", str(tmp_path / "o.yaml"), *arguments]
     assert main(given) == 2
     assert capsys.readouterr().err.startswith(f"xpusim: {says}")
+
+
+def test_a_file_is_not_fitted_into_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run(tmp_path, "--evaluations", "5")
+    before = first.read_text()
+    assert main(["fit", str(first), "--data", str(tmp_path / "mine.csv"), "--out", str(first)]) == 2
+    says = f"--out {first}: is the chip that is fitted, which the new file extends; give another name"
+    assert capsys.readouterr().err == f"xpusim: {says}\n"
+    assert first.read_text() == before
 
 
 def test_a_table_of_unknown_kernels_and_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
