@@ -104,7 +104,7 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     rows, columns, splits = _candidates(_COLUMNS if macs else _LANE_COLUMNS)
     rate = cal.efficiency * macs if macs else cal.vector * machine.flops(work.dtype) / 2
     slower = cal.unaligned ** (log2(WIDEST / work.width) / 3)
-    depth = STEP_BYTES / work.size
+    depth = STEP_BYTES / work.size if macs else min(STEP_BYTES / work.size, work.k)  # lanes pad nothing
     steps = np.ceil(work.k / splits / depth)
     tiles = work.batch * np.ceil(work.m / rows) * np.ceil(work.n / columns) * splits
     waves = np.ceil(tiles / cores)
