@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from simulator.errors import OutputError, SpecError
+from simulator.errors import OutputError, SpecError, UsageError
+from workloads.tokenizer.__main__ import main
 from workloads.tokenizer.files import load, save
 from workloads.tokenizer.interop import to_tiktoken
 from workloads.tokenizer.patterns import Split
@@ -76,7 +77,15 @@ def broken(**changes: Any) -> Callable[[Path], None]:
         (broken(bytes=[1, 2]), "bytes: must be the numbers 0 to 255, each once"),
         (broken(special={"<|x|>": 7}),
          'special: "<|x|>" has id 7; needs a text and an id of its own, 261 or more'),
+        (broken(special={"<|x|>": 1000000000000}),
+         'special: "<|x|>" has id 1000000000000; ids are int32, at most 2147483647'),
+        (broken(special={"<|\ud800|>": 300}),
+         'special: "<|\\ud800|>" holds a lone surrogate, which no text in UTF-8 can'),
+        (lambda path: path.write_text("[" * 100_000), "brackets are nested too deeply"),
+        (lambda path: path.write_text("9" * 5000), "a number has too many digits"),
+        (broken(merges=[[97, 98], [98, 99], [97, 98]]), "merges: merge 2 joins 97 and 98, as merge 0 does already"),
         (broken(ranks=["?"]), "ranks[0]: not base64"),
+        (broken(ranks=["é="]), "ranks[0]: not base64"),
         (broken(ranks=["AA==", "AA=="]), "a token stands twice"),
         (broken(ranks=["AA=="]), "no token for the byte 0x01"),
     ],
@@ -96,6 +105,8 @@ def test_a_broken_file(write: Callable[[Path], None], message: str, tmp_path: Pa
         ("a.bpe", "#version: 0.2\nĠ t\nĠ\n", "line 3: expected two tokens, got 'Ġ'"),
         ("a.bpe", "#version: 0.2\nĠ 中\n", "line 2: expected two tokens, got 'Ġ 中'"),
         ("a.bpe", "#version: 0.2\nĠt h\n", "line 2: merges a token that no line before has made"),
+        ("a.bpe", "#version: 0.2\nĠ t\nĠ a\nĠ t\n", "line 4: the merge 'Ġ t' stands in line 2 already"),
+        ("a.tiktoken", "é= 0\n", "line 1: not base64: 'é='"),
         ("a.tiktoken", "AA== 0\n!!== 1\n", "line 2: not base64: '!!=='"),
         ("a.tiktoken", "AA== 0\nAQ== 2\n", "line 2: expected rank 1, got '2'"),
         ("a.tiktoken", "", "no token for the byte 0x00"),
@@ -120,3 +131,39 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught:
         save(TRAINED, tmp_path / "no" / "a.json")
     assert str(caught.value) == f"cannot write {tmp_path / 'no' / 'a.json'}: No such file or directory"
+
+
+def test_the_largest_id(tmp_path: Path) -> None:
+    broken(special={"<|x|>": 2**31 - 1})(tmp_path / "a.json")
+    tokenizer = Tokenizer(load(tmp_path / "a.json"))
+    assert tokenizer.encode("<|x|>", "all") == [2147483647]
+    assert tokenizer.decode([2147483647]) == "<|x|>"
+
+
+@pytest.mark.parametrize("name", ["q.txt", "q", "q.bpe", "q.tiktoken"])
+def test_a_name_that_load_refuses_is_said_before_training(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = f"cannot write a vocabulary to {name}: only to a name that ends in .json"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("workloads.tokenizer.train.train", lambda *_: pytest.fail("trained"))
+    assert main(["train", "missing.txt", "-o", name]) == 2
+    assert capsys.readouterr().err == f"{message}\n"
+    with pytest.raises(UsageError) as caught:
+        save(TRAINED, name)
+    assert str(caught.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_vocabulary_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.tiktoken"
+    path.write_text("é= 0\n", encoding="utf-8")
+    assert main(["encode", str(path), str(path)]) == 2
+    assert capsys.readouterr().err == f"{path}: line 1: not base64: 'é='\n"
+
+
+def test_an_id_of_5000_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(TRAINED, tmp_path / "a.json")
+    (tmp_path / "ids").write_text("1 " + "9" * 5000)
+    assert main(["decode", str(tmp_path / "a.json"), str(tmp_path / "ids")]) == 2
+    assert capsys.readouterr().err == "token 2 is no id: a number of 5,000 digits\n"

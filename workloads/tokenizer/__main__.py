@@ -93,11 +93,12 @@ def _bench_parser(commands: Any) -> None:
 def run_train(options: argparse.Namespace, console: Console) -> None:
     """Learn, and say what was learned."""
     from workloads.tokenizer.corpus import python_corpus  # noqa: PLC0415
-    from workloads.tokenizer.files import save  # noqa: PLC0415
+    from workloads.tokenizer.files import check_name, save  # noqa: PLC0415
     from workloads.tokenizer.patterns import split_named  # noqa: PLC0415
     from workloads.tokenizer.train import train  # noqa: PLC0415
 
     check_writable(Path(options.output))
+    check_name(options.output)
     documents = [_read(name) for name in options.files] or python_corpus().training
     split = split_named(options.split)
     started = time.perf_counter()
@@ -142,7 +143,10 @@ def _ids(words: Iterable[str]) -> Iterator[int]:
     for number, word in enumerate(words, start=1):
         if not word.isdecimal():
             raise UsageError(f"token {number} is no id: {word!r}")
-        yield int(word)
+        try:
+            yield int(word)
+        except ValueError:  # Python reads 4300 digits at most
+            raise UsageError(f"token {number} is no id: a number of {len(word):,} digits") from None
 
 
 def _read(name: str) -> bytes:

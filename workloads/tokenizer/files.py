@@ -4,18 +4,18 @@ Nothing is ever downloaded: a published file is read if the user has it.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import SpecError
+from simulator.errors import SpecError, UsageError
 from simulator.output import write_text
 from workloads.tokenizer.patterns import Split
 from workloads.tokenizer.vocabulary import BYTES, Vocabulary, from_merges, from_ranks, gpt2_byte_order, gpt2_characters
 
 FORMAT, VERSION = "xpusim-tokenizer", 1
+_LARGEST_ID = 2**31 - 1  # encoded text is an array of int32
 _GPT2_RANKS = 50256  # ranks in gpt2 and r50k_base; anything else is taken for cl100k
 _GPT2_SPECIAL = {"<|endoftext|>": 50256}
 _CL100K_RANKS = 100256
@@ -25,8 +25,18 @@ _CL100K_SPECIAL = {
 }  # fmt: skip
 
 
+def check_name(path: str | Path) -> None:
+    """Raise UsageError unless `load` takes a file that `save` writes to *path*: by the suffix it is to be JSON."""
+    if Path(path).suffix != ".json":
+        raise UsageError(f"cannot write a vocabulary to {path}: only to a name that ends in .json")
+
+
 def save(vocabulary: Vocabulary, path: str | Path) -> None:
-    """Write *vocabulary* as JSON: merges as pairs of ids, or the tokens of a vocabulary of ranks in base64."""
+    """Write *vocabulary* as JSON: merges as pairs of ids, or the tokens of a vocabulary of ranks in base64.
+
+    UsageError for a name that `load` would not take for JSON.
+    """
+    check_name(path)
     body: dict[str, Any] = {"format": FORMAT, "version": VERSION, "split": str(vocabulary.split)}
     body["special"] = dict(vocabulary.special)
     if vocabulary.ranks:
@@ -63,6 +73,10 @@ def _json(path: Path) -> Vocabulary:
         body = json.loads(_read(path))
     except json.JSONDecodeError as error:
         raise SpecError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise SpecError(f"{path}: brackets are nested too deeply") from None
+    except ValueError:  # Python reads whole numbers of 4300 digits at most
+        raise SpecError(f"{path}: a number has too many digits") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise SpecError(f"{path}: format: expected {FORMAT!r}; this is no tokenizer that `train` has written")
     if body.get("version") != VERSION:
@@ -119,6 +133,10 @@ def _with_special(path: Path, plain: Vocabulary, special: dict[str, Any]) -> Voc
                 f"{path}: special: {json.dumps(text)} has id {json.dumps(id)}; "
                 f"needs a text and an id of its own, {len(plain.tokens)} or more"
             )
+        if id > _LARGEST_ID:
+            raise SpecError(f"{path}: special: {json.dumps(text)} has id {id}; ids are int32, at most {_LARGEST_ID}")
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise SpecError(f"{path}: special: {json.dumps(text)} holds a lone surrogate, which no text in UTF-8 can")
     return Vocabulary(plain.split, plain.tokens, plain.merges, special, plain.ranks)
 
 
@@ -129,7 +147,7 @@ def _bpe(path: Path) -> Vocabulary:
         raise SpecError(f"{path}: line 1: expected '#version: 0.2'")
     byte_of, order = gpt2_characters(), gpt2_byte_order()
     ids = {bytes([byte]): id for id, byte in enumerate(order)}
-    pairs = []
+    pairs, place = [], dict[str, int]()
     for number, line in enumerate(lines[1:], start=2):
         words = line.split(" ")
         if len(words) != 2 or not all(words) or not set(line) - {" "} <= byte_of.keys():
@@ -137,6 +155,8 @@ def _bpe(path: Path) -> Vocabulary:
         left, right = (bytes(byte_of[char] for char in word) for word in words)
         if left not in ids or right not in ids:
             raise SpecError(f"{path}: line {number}: merges a token that no line before has made")
+        if place.setdefault(line, number) != number:
+            raise SpecError(f"{path}: line {number}: the merge {line!r} stands in line {place[line]} already")
         pairs.append((ids[left], ids[right]))
         ids[left + right] = BYTES + len(pairs) - 1
     return from_merges(Split.GPT2, pairs, {"<|endoftext|>": BYTES + len(pairs)}, order)
@@ -149,7 +169,7 @@ def _tiktoken(path: Path) -> Vocabulary:
         token, _, rank = line.partition(" ")
         try:
             tokens.append(base64.b64decode(token, validate=True))
-        except binascii.Error:
+        except ValueError:  # binascii.Error is one; characters that are not ASCII raise a plain one
             raise SpecError(f"{path}: line {number}: not base64: {token!r}") from None
         if rank != str(number - 1):
             raise SpecError(f"{path}: line {number}: expected rank {number - 1}, got {rank!r}")

@@ -58,13 +58,16 @@ def from_merges(
 ) -> Vocabulary:
     """Return the vocabulary whose token 256 + i is the i-th of *pairs*; ids 0 to 255 are *bytes_in_order*.
 
-    ValueError names the first pair that speaks of a token which is not there yet.
+    ValueError names the first pair that speaks of a token which is not there yet, or that stands there twice.
     """
     tokens = [bytes([byte]) for byte in bytes_in_order]
     merges = []
+    place: dict[tuple[int, int], int] = {}
     for at, (left, right) in enumerate(pairs):
         if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
             raise ValueError(f"merge {at} joins {left} and {right}, but there are only {len(tokens)} tokens yet")
+        if place.setdefault((left, right), at) != at:
+            raise ValueError(f"merge {at} joins {left} and {right}, as merge {place[left, right]} does already")
         merges.append((left, right, len(tokens)))
         tokens.append(tokens[left] + tokens[right])
     return Vocabulary(split, tuple(tokens), tuple(merges), dict(special))
