@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -159,6 +161,194 @@ def test_a_corrupt_checkpoint_is_named_and_nothing_overwritten(tmp_path: Path, d
     assert trained(small_run(tmp_path, steps=8), tmp_path / "run", resume=True).step == 8
 
 
+def _adds_a_field(content: dict[str, Any]) -> None:
+    content["run"]["speed"] = 1
+
+
+def _drops_a_field(content: dict[str, Any]) -> None:
+    del content["run"]["seq"]
+
+
+def _words_for_a_rate(content: dict[str, Any]) -> None:
+    content["run"]["lr"] = "high"
+
+
+def _names_no_model(content: dict[str, Any]) -> None:
+    content["run"]["model"] = "huge"
+
+
+def _drops_the_step(content: dict[str, Any]) -> None:
+    del content["step"]
+
+
+def _spells_the_step(content: dict[str, Any]) -> None:
+    content["step"] = "six"
+
+
+def _step_before_the_first(content: dict[str, Any]) -> None:
+    content["step"] = 0
+
+
+def _cuts_a_tensor(content: dict[str, Any]) -> None:
+    content["network"]["embedding.weight"] = content["network"]["embedding.weight"][:7]
+
+
+def _drops_a_tensor(content: dict[str, Any]) -> None:
+    del content["network"]["embedding.weight"]
+
+
+def _adds_a_tensor(content: dict[str, Any]) -> None:
+    content["network"]["more"] = torch.zeros(2)
+
+
+def _lists_for_a_tensor(content: dict[str, Any]) -> None:
+    content["network"]["embedding.weight"] = [0.0]
+
+
+def _empties_the_optimizer(content: dict[str, Any]) -> None:
+    content["optimizer"] = {}
+
+
+def _empties_the_state(content: dict[str, Any]) -> None:
+    content["optimizer"]["state"] = {}
+
+
+def _cuts_a_moment(content: dict[str, Any]) -> None:
+    content["optimizer"]["state"][0]["exp_avg"] = torch.zeros(3)
+
+
+def _joins_the_groups(content: dict[str, Any]) -> None:
+    content["optimizer"]["param_groups"].pop()
+
+
+def _adds_an_object(content: dict[str, Any]) -> None:
+    content["more"] = Path("x")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (_adds_a_field, "run has the unknown field 'speed'"),
+        (_drops_a_field, "run has no seq"),
+        (_words_for_a_rate, "lr of run is of type str, not float"),
+        (_names_no_model, "run: unknown model 'huge'"),
+        (_drops_the_step, "no step"),
+        (_spells_the_step, "step is of type str, not int"),
+        (_step_before_the_first, "step is 0"),
+        (_cuts_a_tensor, "embedding.weight of network is float32 [7, 128], not float32 [320, 128]"),
+        (_drops_a_tensor, "network has no embedding.weight"),
+        (_adds_a_tensor, "network has the unknown tensor 'more'"),
+        (_lists_for_a_tensor, "embedding.weight of network is of type list, not a tensor"),
+        (_empties_the_optimizer, "optimizer has no param_groups"),
+        (_empties_the_state, "optimizer has the state of 0 parameters, not of 52"),
+        (_cuts_a_moment, "exp_avg of state 0 of optimizer is float32 [3], not float32 [320, 128]"),
+        (_joins_the_groups, "param_groups of optimizer are those of another run"),
+        (_adds_an_object, "its pickle is damaged or holds more than tensors, numbers and text"),
+    ],
+)
+def test_a_checkpoint_that_is_whole_but_wrong_inside(
+    spoil: Callable[[dict[str, Any]], None], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run(tmp_path, steps=1, save_every=1)
+    trained(run, tmp_path / "run")
+    (path,) = checkpoint.found(tmp_path / "run")
+    content = torch.load(path, weights_only=True)
+    spoil(content)
+    torch.save(content, path)
+    before = {each: each.read_bytes() for each in (tmp_path / "run").iterdir()}
+    other = ["train", "--out", str(tmp_path / "other"), *options(run)]
+    for arguments in (
+        ["train", "--out", str(tmp_path / "run"), "--resume", *options(run)],
+        [*other, "--base", str(path)],
+        ["sample", str(path), "def "],
+    ):
+        assert main(arguments) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"{path}: corrupt checkpoint ({fault}")
+        assert message.endswith("); nothing was overwritten\n")
+        assert message.count("\n") == 1
+    assert {each: each.read_bytes() for each in (tmp_path / "run").iterdir()} == before
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_zip_of_something_else_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "step-00000001.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "nothing")
+    whole = tmp_path / "list.pt"
+    torch.save([1, 2], whole)
+    for each in (path, whole):
+        assert main(["sample", str(each), "x"]) == 2
+        wanted = f"{each}: not a checkpoint of this program (format xpusim-training/1)\n"
+        assert capsys.readouterr().err == wanted
+
+
+def test_a_resumed_run_has_steps_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    trained(small_run(tmp_path), folder)
+    before = {each: each.read_bytes() for each in folder.iterdir()}
+    assert main(["train", "--out", str(folder), "--resume", *options(small_run(tmp_path, steps=5))]) == 2
+    assert capsys.readouterr().err == f"{folder}: already at step 6, --steps 5 leaves nothing to do\n"
+    assert {each: each.read_bytes() for each in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--seed -1", "--seed -1: needs at least 0\n"),
+        ("--seed 9223372036854775808", "--seed 9223372036854775808: needs at most 9223372036854775807\n"),
+        ("--beta1 1", "--beta1 1.0: needs at least 0 and less than 1\n"),
+        ("--beta2 -0.1", "--beta2 -0.1: needs at least 0 and less than 1\n"),
+        ("--beta2 nan", "--beta2 nan: needs at least 0 and less than 1\n"),
+        ("--lr nan", "--lr nan: needs a finite number\n"),
+        ("--lr inf", "--lr inf: needs a finite number\n"),
+        ("--lr -1", "--lr -1.0: needs at least 0\n"),
+        ("--lr-end nan", "--lr-end nan: needs a finite number\n"),
+        ("--weight-decay -1", "--weight-decay -1.0: needs at least 0\n"),
+        ("--weight-decay inf", "--weight-decay inf: needs a finite number\n"),
+        ("--clip 0", "--clip 0.0: needs more than 0\n"),
+        ("--clip nan", "--clip nan: needs more than 0\n"),
+    ],
+)
+def test_numbers_that_no_run_can_have(
+    typed: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--out", str(tmp_path / "run"), *options(small_run(tmp_path)), *typed.split()]
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "message"),
+    [
+        ("x", "--tokens 0", "--tokens 0: needs at least 1\n"),
+        ("x", "--temperature nan", "--temperature nan: needs 0 or a finite number of at least 1e-06\n"),
+        ("x", "--temperature inf", "--temperature inf: needs 0 or a finite number of at least 1e-06\n"),
+        ("x", "--temperature 1e-7", "--temperature 1e-07: needs 0 or a finite number of at least 1e-06\n"),
+        ("x", "--temperature -1", "--temperature -1.0: needs 0 or a finite number of at least 1e-06\n"),
+        ("x", "--seed -1", "--seed -1: needs 0 to 9223372036854775807\n"),
+        ("x", "--seed 9223372036854775808", "--seed 9223372036854775808: needs 0 to 9223372036854775807\n"),
+        ("ab\udcff", "", "prompt: character 3 is no text that UTF-8 can hold\n"),
+    ],
+)
+def test_what_no_sample_can_have(text: str, typed: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sample", "none.pt", text, *typed.split()]) == 2
+    assert capsys.readouterr().err == message
+
+
+def test_a_sample_is_printed_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(small_run(tmp_path, steps=1), tmp_path / "run")
+    (path,) = checkpoint.found(tmp_path / "run")
+    drawn = "word " * 40 + "\t:smile: [bold]"
+    monkeypatch.setattr("workloads.training.commands.sample", lambda *_, **__: list(drawn.encode()))
+    for temperature in ("0", "1e-6"):
+        assert main(["sample", str(path), "a\tb ", "--temperature", temperature]) == 0
+        assert capsys.readouterr().out == f"a\tb {drawn}\n"
+
+
 def test_another_run_does_not_continue(tmp_path: Path) -> None:
     trained(small_run(tmp_path), tmp_path / "run")
     newest = checkpoint.found(tmp_path / "run")[-1]
@@ -186,7 +376,10 @@ def test_fine_tuning_starts_from_the_parameters_of_another_run(tmp_path: Path) -
     before = trainer.validate()
     trainer.train(journal)
     assert trainer.validate() < before
-    assert "26 questions about documented names" in read(tmp_path / "sft")[0]["text"]
+    asked = (
+        f"26 questions about documented names of {tmp_path / 'docs'}, licence as its owner says; 0 too long for a row"
+    )
+    assert read(tmp_path / "sft")[0]["text"] == asked
     with pytest.raises(UsageError, match=r"holds model tiny with 320 tokens, this run asks for tiny with 384$"):
         start(small_run(tmp_path, vocab=384), tmp_path / "other", base=base)
 

@@ -2,17 +2,22 @@
 
 import os
 import re
+import warnings
 import zipfile
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
-from simulator.errors import OutputError
-from workloads.training.config import Run
+from simulator.errors import OutputError, UsageError
+from workloads.training.config import Run, checked
 from workloads.training.errors import CheckpointError
 from workloads.training.network import Network
+from workloads.training.step import make_optimizer
 
 FORMAT = "xpusim-training/1"
 KEPT = 2  # so that one is left if the newest turns out to be damaged
@@ -71,13 +76,111 @@ def load(path: Path) -> State:
     """Read a checkpoint; CheckpointError names the file and what is wrong, and changes nothing."""
     fault = _damage(path)
     if fault:
-        others = [each.name for each in found(path.parent) if each != path]
-        hint = f"; {others[-1]} is there too: move the damaged one away to go on from it" if others else ""
-        raise CheckpointError(f"{path}: corrupt checkpoint ({fault}); nothing was overwritten{hint}")
-    content = torch.load(path, map_location="cpu", weights_only=True)
+        raise _corrupt(path, fault)
+    content = _content(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of this program (format {FORMAT})")
+    for name, kind in (("run", dict), ("step", int), ("network", dict), ("optimizer", dict)):
+        if name not in content:
+            raise _corrupt(path, f"no {name}")
+        if not isinstance(content[name], kind) or isinstance(content[name], bool):
+            raise _corrupt(path, f"{name} is of type {type(content[name]).__name__}, not {kind.__name__}")
+    if content["step"] < 1:
+        raise _corrupt(path, f"step is {content['step']}")
+    fault = _fault_of_run(content["run"]) or _fault_of_tensors(Run(**content["run"]), content)
+    if fault:
+        raise _corrupt(path, fault)
     return State(Run(**content["run"]), content["step"], content["network"], content["optimizer"])
+
+
+def _corrupt(path: Path, fault: str) -> CheckpointError:
+    others = [each.name for each in found(path.parent) if each != path]
+    hint = f"; {others[-1]} is there too: move the damaged one away to go on from it" if others else ""
+    return CheckpointError(f"{path}: corrupt checkpoint ({fault}); nothing was overwritten{hint}")
+
+
+def _content(path: Path) -> Any:
+    """Unpickle tensors, numbers and text, and nothing that could run code."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says at length what else the archive might be
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError:
+        raise _corrupt(path, "its pickle is damaged or holds more than tensors, numbers and text") from None
+    except Exception:
+        raise CheckpointError(f"{path}: not a checkpoint of this program (format {FORMAT})") from None
+
+
+def _fault_of_run(saved: Mapping[Any, Any]) -> str:
+    """Say what keeps *saved* from being a `Run`; nothing if it is one."""
+    kinds: dict[str, Any] = {each.name: each.type for each in fields(Run)}
+    for name in saved:
+        if name not in kinds:
+            return f"run has the unknown field {name!r}"
+    for name, kind in kinds.items():
+        if name not in saved:
+            return f"run has no {name}"
+        value = saved[name]
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            return f"{name} of run is of type {type(value).__name__}, not {kind.__name__}"
+    try:
+        checked(Run(**saved))
+    except UsageError as error:
+        return f"run: {error}"
+    return ""
+
+
+def _fault_of_tensors(run: Run, content: Mapping[str, Any]) -> str:
+    """Say what in network and optimizer is not as *run* makes them; nothing if all is."""
+    with torch.device("meta"):
+        network = Network(checked(run))
+    optimizer = make_optimizer(network, replace(run, device="cpu"))
+    fault = _differs("network", content["network"], network.state_dict())
+    if fault:
+        return fault
+    groups, states = content["optimizer"].get("param_groups"), content["optimizer"].get("state")
+    if not isinstance(groups, list) or not isinstance(states, dict):
+        return "optimizer has no " + ("state" if isinstance(groups, list) else "param_groups")
+    fresh = optimizer.state_dict()["param_groups"]
+    if [_settings(each) for each in groups] != [_settings(each) for each in fresh]:
+        return "param_groups of optimizer are those of another run"
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    if set(states) != set(range(len(parameters))):
+        return f"optimizer has the state of {len(states)} parameters, not of {len(parameters)}"
+    for at, parameter in enumerate(parameters):
+        wanted = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+        fault = _differs(f"state {at} of optimizer", states[at], wanted)
+        if fault:
+            return fault
+    return ""
+
+
+def _settings(group: Any) -> str:
+    """What a group of parameters is, but for the learning rate, which each step sets."""
+    names = ("params", "betas", "eps", "weight_decay", "amsgrad", "maximize")
+    return repr([group.get(name) for name in names]) if isinstance(group, dict) and "lr" in group else ""
+
+
+def _differs(what: str, got: Any, wanted: Mapping[str, torch.Tensor]) -> str:
+    """Say where *got* is not made of tensors like *wanted*; nothing if it is."""
+    if not isinstance(got, Mapping):
+        return f"{what} is of type {type(got).__name__}, not dict"
+    for name in got:
+        if name not in wanted:
+            return f"{what} has the unknown tensor {name!r}"
+    for name, like in wanted.items():
+        if name not in got:
+            return f"{what} has no {name}"
+        each = got[name]
+        if not isinstance(each, torch.Tensor):
+            return f"{name} of {what} is of type {type(each).__name__}, not a tensor"
+        if each.shape != like.shape or each.dtype != like.dtype:
+            return f"{name} of {what} is {_kind(each)}, not {_kind(like)}"
+    return ""
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def _damage(path: Path) -> str:
@@ -87,8 +190,8 @@ def _damage(path: Path) -> str:
             bad = archive.testzip()
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
-    except (zipfile.BadZipFile, OSError) as error:
-        return str(error).lower()
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:  # encrypted: RuntimeError
+        return str(error).lower() or "it ends too early"
     return f"checksum of {bad} is wrong" if bad else ""
 
 

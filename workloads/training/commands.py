@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from workloads.training import checkpoint
 from workloads.training.arguments import run_of
 from workloads.training.chat import prompt
 from workloads.training.compare import TARGETS, Compared, as_json, compare, mean_errors, read_measured
-from workloads.training.config import Run, model_config
+from workloads.training.config import LARGEST_SEED, Run, model_config
 from workloads.training.forecast import Forecast, check_fits, device_memory, forecast
 from workloads.training.metrics import FLOP_CONVENTION, Peak
 from workloads.training.network import Network
@@ -29,6 +30,7 @@ from workloads.training.sampling import sample
 from workloads.training.tokens import END, decode, encode
 
 _DRAWN = ("base, 32 rows", "base, 32 rows, checkpointing", "base, 4 x 8 rows", "gpt2, 16 rows")
+_COLDEST = 1e-6  # logits divided by less overflow
 
 
 class Bar:
@@ -202,6 +204,7 @@ def _print_table(console: Console, title: str, columns: Sequence[str], rows: Seq
 
 def sampled(options: argparse.Namespace, console: Console) -> None:
     """Print what a model says after a text or to a question."""
+    _check_sampling(options)
     _check_device(options.device)
     state = checkpoint.load(options.checkpoint)
     network = Network(model_config(state.run.model, state.run.vocab)).to(options.device)
@@ -210,4 +213,17 @@ def sampled(options: argparse.Namespace, console: Console) -> None:
     stop = END if options.chat else None
     new = sample(network, begin, options.tokens, temperature=options.temperature, seed=options.seed, stop=stop)
     text = decode(new)
-    console.print(text if options.chat else options.prompt + text, markup=False)
+    console.file.write((text if options.chat else options.prompt + text) + "\n")  # as it is: no wraps, no tab stops
+
+
+def _check_sampling(options: argparse.Namespace) -> None:
+    if options.tokens < 1:
+        raise UsageError(f"--tokens {options.tokens}: needs at least 1")
+    if options.temperature != 0 and not _COLDEST <= options.temperature < math.inf:
+        raise UsageError(f"--temperature {options.temperature}: needs 0 or a finite number of at least {_COLDEST}")
+    if not 0 <= options.seed <= LARGEST_SEED:
+        raise UsageError(f"--seed {options.seed}: needs 0 to {LARGEST_SEED}")
+    try:
+        options.prompt.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"prompt: character {error.start + 1} is no text that UTF-8 can hold") from None

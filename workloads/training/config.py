@@ -1,5 +1,7 @@
 """One description of a training run; the command line overrides its fields one by one."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -93,14 +95,26 @@ def checked(run: Run) -> Config:
     for name, least in _LEAST.items():
         if getattr(run, name) < least:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(run, name)}: needs at least {least}")
+    for name, (fits, need) in _NUMBERS.items():
+        if not fits(getattr(run, name)):
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(run, name)}: needs {need}")
     if run.seq > config.context:
         raise UsageError(f"--seq {run.seq}: longer than the context of {config.name}, {config.context} tokens")
     return config
 
 
 _LEAST: dict[str, float] = {
-    "vocab": 260, "seq": 2, "batch": 1, "accumulate": 1, "steps": 1, "lr": 0, "lr_end": 0, "warmup": 0, "clip": 0,
+    "vocab": 260, "seq": 2, "batch": 1, "accumulate": 1, "steps": 1, "lr": 0, "lr_end": 0, "warmup": 0,
+    "weight_decay": 0, "seed": 0,
     "save_every": 1, "eval_every": 1, "eval_rows": 1, "log_every": 1, "limit": 0,
+}  # fmt: skip
+LARGEST_SEED = 2**63 - 1
+_FINITE = (math.isfinite, "a finite number")
+_BELOW_ONE = (lambda value: 0 <= value < 1, "at least 0 and less than 1")
+_NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "lr": _FINITE, "lr_end": _FINITE, "weight_decay": _FINITE, "beta1": _BELOW_ONE, "beta2": _BELOW_ONE,
+    "clip": (lambda value: value > 0, "more than 0"),
+    "seed": (lambda value: value <= LARGEST_SEED, f"at most {LARGEST_SEED}"),
 }  # fmt: skip
 
 

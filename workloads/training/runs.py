@@ -30,7 +30,8 @@ def rows_of(run: Run) -> tuple[Rows, Rows, str]:
     train = [each for at, each in enumerate(chats) if at % _HELD_CHATS]
     rows, too_long = packed_chats(train, run.seq)
     held_rows, _ = packed_chats(chats[::_HELD_CHATS], run.seq)
-    source = f"{len(chats):,} questions about documented names of {run.data}, PSF License Agreement"
+    licence = "PSF License Agreement" if run.data == "stdlib" else "licence as its owner says"
+    source = f"{len(chats):,} questions about documented names of {run.data}, {licence}"
     return rows, held_rows, f"{source}; {too_long} too long for a row"
 
 
@@ -75,6 +76,8 @@ def _newest(run: Run, folder: Path, resume: bool) -> checkpoint.State | None:
         raise UsageError(f"{folder}: no checkpoint to resume from")
     state = checkpoint.load(existing[-1])
     checkpoint.check_same(existing[-1], state.run, run)
+    if run.steps < state.step:
+        raise UsageError(f"{folder}: already at step {state.step}, --steps {run.steps} leaves nothing to do")
     return state
 
 
