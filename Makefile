@@ -22,6 +22,8 @@ demo: $(CORE)
 
 test: $(FULL) check
 	$(BIN)/python -m pytest -n $(WORKERS) -q
+	$(BIN)/xpusim validate h200
+	$(BIN)/xpusim validate a100
 
 check: $(FULL)
 	$(BIN)/ruff check .
