@@ -1,7 +1,6 @@
 """``xpusim bench``: how fast the simulator itself is on this machine, beside its targets."""
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -81,6 +80,8 @@ def _timed(action: Callable[[], object]) -> float:
 
 def _process(*arguments: str) -> list[float]:
     """Run Python with *arguments* and return the numbers that it prints."""
+    import subprocess
+
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
     try:
         return [float(word) for word in done.stdout.split()]
