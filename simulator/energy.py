@@ -24,8 +24,8 @@ def operator_energy(operator: Operator, cost: Cost, chip: Chip) -> int | None:
     each = power.energy
     on_matrix = operator.kind in MATRIX_KINDS and cost.unit is Unit.MATRIX
     per_flop = each.matrix_flop(operator.dtype) if on_matrix else each.vector
-    work = max(operator.flops, cost.operations) * per_flop + operator.nbytes * each.cache + cost.traffic * each.dram
-    return min(work, power.headroom * cost.time * _AJ_OF_WATT)
+    work = each.work(per_flop, max(operator.flops, cost.operations), operator.nbytes, cost.traffic)
+    return int(min(work, power.headroom * cost.time * _AJ_OF_WATT))
 
 
 def idle_energy(time: int, chip: Chip) -> int | None:

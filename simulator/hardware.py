@@ -152,6 +152,13 @@ class Energies:
     cache: Attojoules = 0
     dram: Attojoules = 0
 
+    def work(self, per_operation: int, operations: float, nbytes: float, off_chip: float) -> float:
+        """Attojoules of *operations* at *per_operation* each and of *nbytes*, of which *off_chip* cross to the DRAM.
+
+        Exact in integers if all of them are.
+        """
+        return operations * per_operation + nbytes * self.cache + off_chip * self.dram
+
     def matrix_flop(self, dtype: DType) -> int:
         """Attojoules of one FLOP of the matrix units with operands of *dtype*."""
         found = self.matrix.get(dtype)

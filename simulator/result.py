@@ -22,8 +22,7 @@ from simulator.variants import Resource
 class OperatorResult:
     """One operator of the graph with what became of it; *start* and *end* in picoseconds.
 
-    level   the memory level whose bandwidth binds, such as ``hbm``; empty where something else does.
-    energy  attojoules above idle; None if the chip's energies are not known.
+    level  the memory level whose bandwidth binds, such as ``hbm``; empty where something else does.
     """
 
     operator: Operator
@@ -32,7 +31,12 @@ class OperatorResult:
     level: str
     start: int
     end: int
-    energy: int | None
+    chip: Chip
+
+    @property
+    def energy(self) -> int | None:
+        """Attojoules above idle; None if the chip's energies are not known."""
+        return operator_energy(self.operator, self.cost, self.chip)
 
     @property
     def name(self) -> str:
@@ -259,7 +263,7 @@ class OperatorResults(Sequence[OperatorResult]):
             result.operator_levels[index],
             result.schedule.start[index],
             result.schedule.end[index],
-            operator_energy(result.graph.operators[index], result.costs[index], result.chip),
+            result.chip,
         )
 
     def __iter__(self) -> Iterator[OperatorResult]:

@@ -45,12 +45,7 @@ def duration(text: object) -> int:
     >>> duration("3.1 us"), duration("850 ns")
     (3100000, 850000)
     """
-    if not isinstance(text, str):
-        raise ValueError(f"needs a unit: write '{text} us' or '{text} ns', not a bare {text!r}")
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|ms|us|ns|ps)", text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a time (expected the form '3.1 us'; units are s, ms, us, ns, ps)")
-    return _whole(Fraction(match[1]) * _TIME[match[2]], text, "ps")
+    return _read(text, _TIME, "a time", ("us", "ns"), "3.1 us")
 
 
 def energy(text: object) -> int:
@@ -59,12 +54,17 @@ def energy(text: object) -> int:
     >>> energy("1.08 pJ"), energy("625 fJ")
     (1080000, 625000)
     """
+    return _read(text, _ENERGY, "an energy", ("pJ", "fJ"), "1.08 pJ")
+
+
+def _read(text: object, units: dict[str, int], what: str, usual: tuple[str, str], example: str) -> int:
+    """*text* in the last of *units*; the messages speak of *what*, *usual* units and an *example*."""
     if not isinstance(text, str):
-        raise ValueError(f"needs a unit: write '{text} pJ' or '{text} fJ', not a bare {text!r}")
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(J|mJ|uJ|nJ|pJ|fJ|aJ)", text)
+        raise ValueError(f"needs a unit: write '{text} {usual[0]}' or '{text} {usual[1]}', not a bare {text!r}")
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})", text)
     if match is None:
-        raise ValueError(f"{text!r} is not an energy (expected the form '1.08 pJ'; units are {', '.join(_ENERGY)})")
-    return _whole(Fraction(match[1]) * _ENERGY[match[2]], text, "aJ")
+        raise ValueError(f"{text!r} is not {what} (expected the form '{example}'; units are {', '.join(units)})")
+    return _whole(Fraction(match[1]) * units[match[2]], text, list(units)[-1])
 
 
 def _whole(value: Fraction, text: str, unit: str) -> int:

@@ -95,8 +95,7 @@ class Machine:
         energy = self.chip.power.energy if self.chip.power is not None else None
         if energy is None or not time:
             return 0.0
-        work = operations * energy.vector + nbytes * energy.cache + dram * energy.dram
-        return work / AJ_PER_JOULE / (time / PS_PER_SECOND)
+        return energy.work(energy.vector, operations, nbytes, dram) / AJ_PER_JOULE / (time / PS_PER_SECOND)
 
     def watts(self, dtype: DType, flops: int, time: float) -> float:
         """Watts above idle that *flops* of the matrix units would draw if they took *time*; 0 if nobody knows."""

@@ -2,16 +2,14 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from simulator.hardware import Chip
 from simulator.units import PS_PER_SECOND, decimal, seconds
+from workloads.gpt.generate import one_thread
 from workloads.gpt.parameters import parameters
 from workloads.lab import LabAnswer, LabTable
 from workloads.training.config import Run, model_config
@@ -62,7 +60,8 @@ def answer(chip: Chip) -> LabAnswer:
 def train_here(budget: float) -> Trained:
     """Train `HERE`, with fewer steps where *budget* seconds are not enough for all of them."""
     rows, held, source = rows_of(HERE)
-    with tempfile.TemporaryDirectory() as name, _one_thread():
+    # a model this small gains little from threads, and loses ten times as much where others use the cores too
+    with tempfile.TemporaryDirectory() as name, one_thread():
         folder = Path(name)
         run = replace(HERE, steps=_steps(Trainer(HERE, folder, rows, held), budget))
         trainer = Trainer(run, folder, rows, held)
@@ -71,17 +70,6 @@ def train_here(budget: float) -> Trained:
         trainer.train(Journal(folder, {}))
         took = time.perf_counter() - began
         return Trained(run, source, before, trainer.validate(), took / run.steps)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A model this small gains little from threads, and loses ten times as much where others use the cores too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _steps(trial: Trainer, budget: float) -> int:
