@@ -145,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the JSON file")
     parser.add_argument("--dry", action="store_true", help="tiny sizes in Triton's interpreter, without a device")
     parser.add_argument("--seconds", type=float, default=150, help="after which nothing new is begun (150)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only parts named so; FOLDER has the others")
     parser.add_argument("--launch", type=int, metavar="SIZE", help="only launch every step once, for a profiler")
     options = parser.parse_args(arguments)
     if not options.dry and not torch.cuda.is_available():
@@ -156,14 +157,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch_all(options.launch, clock)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    facts = run_parts(options.out, clock)
+    try:
+        facts = run_parts(options.out, clock, options.only)
+    except ValueError as error:
+        say(str(error))
+        return 2
     failed = _failures(facts)
     say("all checks passed" if not failed else "FAILED: " + "; ".join(failed))
     return 1 if failed else 0
 
 
-def run_parts(folder: Path, clock: Clock) -> Facts:
-    """Run every part, each guarded, the file written after each; return what is in the file."""
+def run_parts(folder: Path, clock: Clock, only: str = "") -> Facts:
+    """Run every part, each guarded, the file written after each; return what is in the file.
+
+    With *only*, parts with it in their name are run and the others stay as the file has them; ValueError unless it has
+    them, from the same kernels.
+    """
     target = folder / ("lab07_dry.json" if clock.dry else "lab07_h200.json")
     sizes = DRY_SIZES if clock.dry else SIZES
     facts: Facts = {"provenance": guarded(provenance, clock)}
@@ -175,12 +184,27 @@ def run_parts(folder: Path, clock: Clock) -> Facts:
         ("counters", counters, (folder, sizes, clock)),
         *((f"odd sizes {dtype}", odd_sizes, (dtype, clock)) for dtype in DTYPES if dtype != "bf16"),
     ]
+    if only:
+        facts = _continued(target, facts["provenance"]) | {f"provenance of {only}": facts["provenance"]}
     for name, part, given in parts:
+        if only not in name:
+            continue
         began = time.perf_counter()
         facts[name] = guarded(part, *given) if clock.left() > 0 else {"skipped": "out of time"}
         target.write_text(json.dumps(facts, indent=1) + "\n")
         say(f"== {name}: {time.perf_counter() - began:.1f} s, {clock.left():.0f} s left")
     return facts
+
+
+def _continued(target: Path, now: Facts) -> Facts:
+    """What the file of an earlier run holds; ValueError if there is none, or if the kernels were others."""
+    try:
+        earlier: Facts = json.loads(target.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--only continues {target}: {error}") from None
+    if earlier["provenance"]["kernels_sha256"] != now["kernels_sha256"]:
+        raise ValueError(f"{target} was measured with other kernels: run all parts")
+    return earlier
 
 
 def guarded(part: Callable[..., Any], *arguments: Any) -> Any:
