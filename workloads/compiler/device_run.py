@@ -60,8 +60,9 @@ def measure(path: Path) -> int:
 
 def rows(module: nn.Module, dtype: str, kernels: Facts) -> Iterator[Facts]:
     """Yield one row a shape; *kernels* takes the source of the kernel and its hash."""
-    compiled = torch.compile(module, dynamic=False)
     for shape in SHAPES:
+        torch._dynamo.reset()  # after a few shapes of one module it gives up and runs the module as it is
+        compiled = torch.compile(module, dynamic=False)
         args = arguments(module, shape, dtype)
         made = fuse(module, *(torch.empty_like(each, device="cpu") for each in args))
         name = f"{type(module).__name__} {dtype} {'x'.join(map(str, shape))}"
