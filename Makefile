@@ -33,6 +33,9 @@ check: $(FULL)
 bench: $(FULL)
 	$(BIN)/xpusim bench
 
+figures: $(FULL)
+	$(BIN)/python docs/figures.py
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "xpusim needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.12, say."; exit 1; }

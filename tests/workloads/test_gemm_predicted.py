@@ -140,7 +140,8 @@ def test_the_chapter_holds_the_tables_of_the_data(tmp_path: Path) -> None:
 
 
 def test_the_figures_are_drawn(tmp_path: Path) -> None:
-    from workloads.gemm.plot import onchip, roofline, save  # noqa: PLC0415
+    from workloads.figure import save  # noqa: PLC0415
+    from workloads.gemm.plot import onchip, roofline  # noqa: PLC0415
 
     measured = load(DATA)
     save(roofline(H200, rows(H200, 4096, measured)), tmp_path / "roofline.png")

@@ -5,8 +5,11 @@ python -m workloads.accelerator --data docs/data/lab11.json --figures docs/image
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from hw_models import load_chip
 from simulator.errors import XpuError
@@ -15,7 +18,8 @@ from simulator.version import VERSION
 from workloads.accelerator.data import as_data, dumps
 from workloads.accelerator.grid import OURS, base_chip
 from workloads.accelerator.lab import Run, runs, weights_a_second
-from workloads.accelerator.plot import draw, draw_sizes, save
+from workloads.accelerator.plot import draw, draw_sizes
+from workloads.figure import save
 
 COMMAND = "python -m workloads.accelerator --data docs/data/lab11.json --figures docs/images"
 
@@ -31,7 +35,8 @@ def main() -> None:
         check_writable(options.figures / "lab11_sizes.png")
         found = list(runs(base_chip(load_chip("h200"))))
         write_text(options.data, text(found))
-        figures(found, options.figures)
+        for name, figure in figures(found):
+            save(figure, options.figures / f"{name}.png")
     except XpuError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
@@ -52,13 +57,13 @@ def text(found: list[Run]) -> str:
     return f'{opening},\n "sweeps": [\n' + ",\n".join(parts) + "\n ]\n}\n"
 
 
-def figures(found: list[Run], folder: Path) -> None:
-    """Draw one figure a run, and one of what all of them need."""
+def figures(found: list[Run]) -> Iterator[tuple[str, Figure]]:
+    """Yield the name and the figure of each run, and of what all of them need."""
     for run in found:
-        save(draw(run.sweep, run.given), folder / f"lab11_{run.model}_{run.phase}.png")
+        yield f"lab11_{run.model}_{run.phase}", draw(run.sweep, run.given)
     base = found[0].sweep.program.chip
     every = {f"{run.model} {run.phase}": run.every for run in found}
-    save(draw_sizes(every, weights_a_second(base)), folder / "lab11_sizes.png")
+    yield "lab11_sizes", draw_sizes(every, weights_a_second(base))
 
 
 if __name__ == "__main__":

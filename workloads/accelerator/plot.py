@@ -17,6 +17,7 @@ from hw_models.array_model import Point, Recommendation, Sweep
 from simulator.errors import OutputError
 from simulator.units import PS_PER_SECOND, binary, decimal, seconds
 from workloads.accelerator.words import name_of, outcome, resource, sizes
+from workloads.figure import save
 
 _FORMATS = (".png", ".svg", ".pdf")
 INK, GRID, MARK = "#111827", "#e5e7eb", "#c2410c"
@@ -25,14 +26,6 @@ INK, GRID, MARK = "#111827", "#e5e7eb", "#c2410c"
 def save_plot(sweep: Sweep, found: Recommendation, path: Path) -> None:
     """Write the picture; the suffix of *path* says in which format.  OutputError says why it cannot."""
     save(draw(sweep, found), path)
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure; OutputError says why it cannot."""
-    try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def check_format(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Pictures of lab 8: bytes over the length with the counters on them, SRAM against traffic, and speed as measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from hw_models import load_chip
 from simulator.dims import AttentionDims
+from workloads.figure import save
 from workloads.flash_attention import traffic
 from workloads.flash_attention.chips import HEAD, HEADS, LENGTH, by_sram
 from workloads.flash_attention.compare import Row
-from workloads.training.figures import save
 
 _WRITTEN, _FUSED, _MEASURED, _GREY = "#f59e0b", "#1e3a8a", "#b91c1c", "#9ca3af"
 _SIZE = 2
@@ -21,12 +21,19 @@ _CHIPS = ("h200", "tpu-v5e", "edge-npu")
 
 def write(folder: Path, library: Sequence[Row], facts: Mapping[str, Any] | None) -> list[Path]:
     """Write the pictures that there is data for into *folder* and return their paths."""
-    figures = {"lab08_traffic.png": _traffic(library), "lab08_sram.png": _sram()}
+    paths = []
+    for name, figure in draw(library, facts):
+        paths.append(folder / f"{name}.png")
+        save(figure, paths[-1])
+    return paths
+
+
+def draw(library: Sequence[Row], facts: Mapping[str, Any] | None) -> Iterator[tuple[str, Figure]]:
+    """Yield the name and the figure of each picture that there is data for."""
+    yield "lab08_traffic", _traffic(library)
+    yield "lab08_sram", _sram()
     if facts is not None and isinstance(facts.get("forward"), list) and facts["forward"]:
-        figures["lab08_speed.png"] = _speed(facts["forward"])
-    for name, figure in figures.items():
-        save(figure, folder / name)
-    return [folder / name for name in figures]
+        yield "lab08_speed", _speed(facts["forward"])
 
 
 def _traffic(rows: Sequence[Row]) -> Figure:

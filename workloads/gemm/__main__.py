@@ -74,9 +74,10 @@ def predicted(options: argparse.Namespace) -> int:
 def compared(options: argparse.Namespace) -> int:
     """Run ``compare``."""
     from hw_models import load_chip  # noqa: PLC0415
+    from workloads.figure import save  # noqa: PLC0415
     from workloads.gemm.compare import SIZES, facts, load, rows  # noqa: PLC0415
     from workloads.gemm.curve import curve  # noqa: PLC0415
-    from workloads.gemm.plot import onchip, roofline, save  # noqa: PLC0415
+    from workloads.gemm.plot import onchip, roofline  # noqa: PLC0415
     from workloads.gemm.show import tables  # noqa: PLC0415
     from workloads.gemm.tables import ladder_table, write_chapter  # noqa: PLC0415
 

@@ -1,13 +1,11 @@
 """The two figures of the chapter: the ladder on the roofline, and what bytes on a core buy."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulator.errors import OutputError
 from simulator.hardware import Chip
 from workloads.gemm.compare import Row
 from workloads.gemm.curve import KIB, Point, storage
@@ -17,14 +15,6 @@ from workloads.gemm.traffic import intensity
 
 _SIDES = (16, 32, 64, 128, 256)
 _INK, _GRID, _PREDICTED, _MEASURED = "#111827", "#e5e7eb", "#2563eb", "#c2410c"
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure; OutputError says why it cannot."""
-    try:
-        figure.savefig(path, dpi=130)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"cannot write {path}: {error}") from None
 
 
 def roofline(chip: Chip, found: Sequence[Row]) -> Figure:

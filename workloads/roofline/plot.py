@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from simulator.errors import OutputError
 from simulator.units import decimal
+from workloads.figure import save
 from workloads.roofline.analysis import Analysis, Point
 from workloads.roofline.words import machine_name, title
 
@@ -18,12 +18,7 @@ _TEXT = {"textcoords": "offset points", "fontsize": 9}
 
 def save_plot(found: Analysis, path: Path) -> None:
     """Write the picture; the suffix of *path* says in which format.  OutputError says why it cannot."""
-    try:
-        draw(found).savefig(path, dpi=150)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    except ValueError as error:  # a suffix that is no picture
-        raise OutputError(f"cannot write {path}: {error}") from None
+    save(draw(found), path, dpi=150)
 
 
 def draw(found: Analysis) -> Figure:

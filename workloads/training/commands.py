@@ -17,6 +17,7 @@ from simulator.errors import UsageError
 from simulator.hardware import Chip
 from simulator.output import check_writable, write_text
 from simulator.units import decimal, quantity
+from workloads.figure import save
 from workloads.training import checkpoint
 from workloads.training.arguments import run_of
 from workloads.training.chat import prompt
@@ -29,7 +30,7 @@ from workloads.training.runs import start
 from workloads.training.sampling import sample
 from workloads.training.tokens import END, decode, encode
 
-_DRAWN = ("base, 32 rows", "base, 32 rows, checkpointing", "base, 4 x 8 rows", "gpt2, 16 rows")
+DRAWN = ("base, 32 rows", "base, 32 rows, checkpointing", "base, 4 x 8 rows", "gpt2, 16 rows")
 _COLDEST = 1e-6  # logits divided by less overflow
 
 
@@ -102,7 +103,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     if options.json:
         write_text(options.json, json.dumps(found.as_json()) + "\n")
     if options.plot:
-        from workloads.training.figures import draw_forecast, save  # noqa: PLC0415  matplotlib loads slowly
+        from workloads.training.figures import draw_forecast  # noqa: PLC0415  matplotlib loads slowly
 
         save(draw_forecast(found), options.plot)
     _print_forecast(found, console)
@@ -169,9 +170,9 @@ def compared(options: argparse.Namespace, console: Console) -> None:
 
 
 def _draw(measured: dict[str, Any], rows: Sequence[Compared], folder: Path) -> None:
-    from workloads.training.figures import draw_losses, draw_memory, save  # noqa: PLC0415  matplotlib loads slowly
+    from workloads.training.figures import draw_losses, draw_memory  # noqa: PLC0415  matplotlib loads slowly
 
-    save(draw_memory([row for row in rows if row.name in _DRAWN] or rows), folder / "lab04_memory.png")
+    save(draw_memory([row for row in rows if row.name in DRAWN] or rows), folder / "lab04_memory.png")
     if "pretrain" in measured:
         save(draw_losses(measured), folder / "lab04_loss.png")
 

@@ -1,13 +1,11 @@
 """Pictures of a measured file: the loss of its runs, and predicted memory with the measured points on it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulator.errors import OutputError
 from simulator.units import PS_PER_SECOND
 from workloads.training.compare import Compared
 from workloads.training.forecast import Forecast
@@ -18,16 +16,6 @@ _COLOURS = {
     "saved activations": "#10b981", "temporaries": "#a7f3d0", "library workspace": "#9ca3af",
 }  # fmt: skip
 _MEASURED = "#b91c1c"
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write the picture; the suffix of *path* says in which format.  OutputError says why it cannot."""
-    try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    except ValueError as error:  # a suffix that is no picture
-        raise OutputError(f"cannot write {path}: {error}") from None
 
 
 def draw_memory(rows: Sequence[Compared]) -> Figure:
