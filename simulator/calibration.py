@@ -33,6 +33,8 @@ class MatmulCalibration:
     unaligned        times slower where rows are multiples of 2 B only, not of 16 B, so that no wide or bulk copy can be
                      used; its power of 1/3 or 2/3 for multiples of 8 and 4 B.
     vector           part of the vector peak that a product reaches for which the matrix units have no mode.
+    dequantise       lane operations that unpacking one quantised weight takes in each tile that uses it: mask, shift,
+                     convert, multiply-add in a plain kernel.
     """
 
     __pydantic_config__ = _CLOSED
@@ -46,6 +48,7 @@ class MatmulCalibration:
     store: Fraction = 0.8
     unaligned: Positive = 7.0
     vector: Fraction = 0.75
+    dequantise: NotNegative = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class Product:
     size, out_size  bytes of one element of the operands and of the result.
     width           bytes that one load can take: the largest power of 2 up to 16 that divides every row.
     cached          bytes of the operands that are still on the chip.
+    packed          part of its size that the right operand takes, if it is quantised and unpacked by the kernel.
     """
 
     m: int
@@ -51,6 +52,7 @@ class Product:
     out_size: float
     width: int = 16
     cached: int = 0
+    packed: float = 1.0
 
     @property
     def flops(self) -> int:
@@ -73,7 +75,9 @@ def _candidates(widths: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[n
 def matmul(machine: Machine, work: Product) -> Timing:
     """Time of *work* with the chip to itself."""
     cal = machine.calibration.matmul
-    traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip)
+    traffic = matmul_traffic(
+        work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip, work.packed
+    )
     dram = max(0.0, traffic - work.cached)
     moved = dram + work.written * (1 / cal.store - 1)
     memory = max(moved / machine.dram * _short(work), traffic / machine.cache)
@@ -116,6 +120,9 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
     drawn = cal.stream / machine.cycle * np.minimum(tiles, cores)  # what the busy cores can draw
     streams = memory * max(1.0, _NARROW_STREAM * slower) * np.maximum(1.0, machine.dram / drawn)
+    if work.packed < 1:  # lanes unpack every weight once for each row of tiles
+        lanes = cal.dequantise * work.batch * work.n * work.k / (machine.flops(DType.FP32) / 2)
+        streams = np.maximum(streams, lanes * np.ceil(work.m / rows))
     body, beside = waves * steps * step, np.maximum(streams, 1e-9)
     longer = np.maximum(body, beside)
     time = longer * (1 + (np.minimum(body, beside) / longer) ** cal.overlap) ** (1 / cal.overlap)

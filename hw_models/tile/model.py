@@ -19,6 +19,7 @@ from simulator.dtypes import DType
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
 
+_GENERATED = "fused."  # namespace of kernels that a compiler writes: see simulator.passes
 _FLOATS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
 
@@ -123,7 +124,15 @@ def _product(op: Operator, dims: MatmulDims | ConvolutionDims, cached: int, rows
     contiguous = {0: (dims.n, dims.k), 1: (dims.m, dims.n)}[rows_apart]
     one = 1 in (dims.m, dims.n) and batch > 1  # vector kernels, which need no wide rows
     width = WIDEST if one else gcd(WIDEST, *(int(extent * size) for extent in contiguous))
-    return Product(m, dims.n, dims.k, batch, op.dtype, size, out, width, cached)
+    return Product(m, dims.n, dims.k, batch, op.dtype, size, out, width, cached, _packed(op))
+
+
+def _packed(op: Operator) -> float:
+    """Part of its dense size that a quantised weight takes, scales included; 1 where nothing is quantised."""
+    narrow = next((each for each in op.inputs if each.dtype in (DType.INT4, DType.INT8)), None)
+    if narrow is None or not op.dtype.floating:
+        return 1.0
+    return (narrow.nbytes + op.inputs[-1].nbytes) * 8 / (narrow.elements * op.dtype.bits)
 
 
 def _contiguous_rows(op: Operator, weights: set[int]) -> int:
@@ -141,7 +150,9 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
         elements = sum(tensor.elements for tensor in op.outputs) // 3
     dims = op.dims if isinstance(op.dims, RowDims) else None
     strided = op.kind is OpKind.MOVE and dims is not None and dims.inner > 1
-    aligned = "norm" not in name or dims is None or dims.columns * op.dtype.bits // 8 % WIDEST == 0
+    aligned = not _ragged(op)
+    if "norm" in name and dims is not None:
+        aligned = dims.columns * op.dtype.bits // 8 % WIDEST == 0
     work = Stream(
         name,
         op.reads,
@@ -155,7 +166,8 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
         aligned,
         _addressed(op, name),
         _converted(op),
-        "norm_backward" in name and len(op.outputs) > 1,
+        name.endswith("norm_backward") and len(op.outputs) > 1,
+        op.target.startswith(_GENERATED),
     )
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)
@@ -169,12 +181,21 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     return rows(chip, work, cal.reduction)
 
 
+def _ragged(op: Operator) -> bool:
+    """Whether a copy pads rows that are no multiples of 16 bytes: it cannot load several elements at once."""
+    if op.kind is not OpKind.MOVE or len(op.inputs) != 1 or len(op.outputs) != 1 or not op.inputs[0].shape:
+        return False
+    row, source = op.inputs[0].shape[-1], op.inputs[0]
+    return row < op.outputs[0].shape[-1] and row * source.dtype.bits // 8 % WIDEST != 0
+
+
 def _converted(op: Operator) -> bool:
     """Whether a kernel loads several floating types, or one that it stores in a wider type.
 
     Libraries convert those element by element, with narrow loads; only the way from fp32 down has kernels of its own.
+    A generated loop loads each operand as wide as it can.
     """
-    if op.kind not in (OpKind.POINTWISE, OpKind.MOVE):
+    if op.kind not in (OpKind.POINTWISE, OpKind.MOVE) or op.target.startswith(_GENERATED):
         return False
     loaded = {each.dtype for each in op.inputs if each.dtype in _FLOATS and each.shape}
     stored = {each.dtype for each in op.outputs if each.dtype in _FLOATS}
@@ -195,6 +216,8 @@ def _addressed(op: Operator, name: str) -> bool:
     """
     if name == "adamw":
         return True
+    if op.target.startswith(_GENERATED):
+        return False
     if op.kind is OpKind.POINTWISE:
         sizes = {tensor.elements for tensor in op.inputs if tensor.elements > 1}
         return len(sizes) > 1

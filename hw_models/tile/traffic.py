@@ -6,8 +6,12 @@ _ACCUMULATOR = 4  # bytes of one partial sum
 _SLICE = 64  # depth of K that is on the chip at a time while a block of the result accumulates
 
 
-def matmul_traffic(m: int, n: int, k: int, batch: int, size: float, out_size: float, capacity: int) -> float:
+def matmul_traffic(
+    m: int, n: int, k: int, batch: int, size: float, out_size: float, capacity: int, packed: float = 1.0
+) -> float:
     """Return the least traffic of *batch* products [m, k] x [k, n] with *capacity* bytes on the chip.
+
+    *packed* is the part of its size that the right operand takes, if it is quantised.
 
     Three ways are compared: a block of rows of the left operand stays while the right one streams past it, the same
     with the operands exchanged, and a square block of the result accumulates while slices of both stream by.  Where
@@ -18,7 +22,7 @@ def matmul_traffic(m: int, n: int, k: int, batch: int, size: float, out_size: fl
     >>> matmul_traffic(64, 64, 64, 1, 2, 2, capacity=8192)  # 32 rows stay at a time: the other operand is read twice
     32768
     """
-    left, right, result = m * k * size, k * n * size, m * n * out_size
+    left, right, result = m * k * size, k * n * size * packed, m * n * out_size
     ways = [
         left + right * _passes(m, k * size, capacity // 2),
         right + left * _passes(n, k * size, capacity // 2),

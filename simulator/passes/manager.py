@@ -10,10 +10,13 @@ from simulator.errors import UsageError, nearest
 from simulator.graph import Operator, OperatorGraph, Phase
 from simulator.passes.attention import attention
 from simulator.passes.cleaning import common, dead
+from simulator.passes.decompose import decompose
 from simulator.passes.fused import PREFIX
 from simulator.passes.fusion import epilogue, pointwise, reductions
+from simulator.passes.inlining import inline, recompute
 from simulator.passes.padding import padding
 from simulator.passes.prices import Prices
+from simulator.passes.quantise import w4, w8
 from simulator.passes.reports import PassReport, State
 
 Pass = Callable[[OperatorGraph, Prices], OperatorGraph]
@@ -24,15 +27,23 @@ PASSES: dict[str, Pass] = {
     "common": common,
     "attention": attention,
     "padding": padding,
+    "decompose": decompose,
+    "recompute": recompute,
+    "inline": inline,
     "pointwise": pointwise,
     "reductions": reductions,
     "epilogue": epilogue,
+    "w8": w8,
+    "w4": w4,
 }
 INDUCTOR = (  # what torch.compile does by default: matrix products stay calls of the vendor's library
     "dead",
     "common",
     "attention",
     "padding",
+    "decompose",
+    "recompute",
+    "inline",
     "pointwise",
     "reductions",
 )
@@ -65,15 +76,16 @@ def check_passes(names: Sequence[str]) -> None:
 
 
 def compile_graph(
-    graph: OperatorGraph, model: ComputeModel, judge: Judge, passes: Sequence[str] = INDUCTOR
+    graph: OperatorGraph, model: ComputeModel, judge: Judge, passes: Sequence[str] = INDUCTOR, cores: int = 1
 ) -> Compiled:
     """Run *passes* over *graph*, which stays as it is.
 
     model  decides whether a rewrite pays; *judge* gives the time of a whole graph and what binds it, for the reports.
+    cores  of the chip that is compiled for.
     Raises UsageError for an unknown pass.
     """
     check_passes(passes)
-    prices = Prices(model)
+    prices = Prices(model, cores)
     reports = []
     state = _state(graph, judge)
     for name in passes:

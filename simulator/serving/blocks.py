@@ -23,7 +23,7 @@ def chained_name(parent: bytes, tokens: Sequence[int]) -> bytes:
 
 
 class BlockPool:
-    """*blocks* blocks of *block_size* positions; *prefix_cache* keeps what released blocks hold for as long as it can."""
+    """*blocks* blocks of *block_size* positions; *prefix_cache* keeps what released blocks hold while it can."""
 
     def __init__(self, blocks: int, block_size: int, prefix_cache: bool = True) -> None:
         if blocks < 1:

@@ -12,9 +12,7 @@ from enum import StrEnum
 
 from simulator.errors import UsageError
 from simulator.serving.blocks import BlockPool
-from simulator.serving.sequence import End, Request, Sequence, Slice, Step
-
-_NEVER = 1 << 62
+from simulator.serving.sequence import NEVER, End, Request, Sequence, Slice, Step
 
 
 class Rejected(StrEnum):
@@ -78,16 +76,9 @@ class Scheduler:
         assert generated < most, f"request {request.id} has its {generated} tokens already"
         if -(-(request.prompt + most - 1 + limits.draft) // limits.block_size) > limits.blocks:
             return Rejected.BLOCKS
-        self.waiting.append(
-            Sequence(
-                request,
-                most,
-                None if request.tokens is None else list(request.tokens),
-                full=limits.block_size if limits.prefix_cache else _NEVER,
-                sent=min(sent, request.prompt + generated - 1),
-                generated=generated,
-            )
-        )
+        ids = None if request.tokens is None else list(request.tokens)
+        sent = min(sent, request.prompt + generated - 1)
+        self.waiting.append(Sequence(request, most, ids, sent=sent, generated=generated))
         return None
 
     @property
@@ -140,7 +131,9 @@ class Scheduler:
         """Give *each* the blocks of its known prefix and of its first chunk; the chunk's length, 0 if blocks lack."""
         size, pool = self.limits.block_size, self.pool
         hits: list[int] = []
-        if not each.sent and pool.prefix_cache:  # at least one position is computed, or there would be no logits
+        if (
+            not each.sent and pool.prefix_cache and each.may_hit
+        ):  # at least one position is computed, or there would be no logits
             hits = pool.match(each.names((each.length - 1) // size, size))
         known = each.sent or len(hits) * size
         count = min(each.length - known, budget)
@@ -153,7 +146,8 @@ class Scheduler:
         each.computed = known
         each.cached += known
         if pool.prefix_cache:
-            each.full = (len(hits) + 1) * size
+            each.published = len(hits)
+            each.full = each.next_full(len(hits), size)
         return count
 
     def _chunk(self, step: Step, each: Sequence, count: int) -> int:
@@ -179,6 +173,8 @@ class Scheduler:
     def _preempt(self, victim: Sequence, step: Step) -> None:
         """Take everything from the youngest but its tokens, and let it wait in front."""
         self.running.pop()
+        if self.pool.prefix_cache:
+            self.publish(victim)
         self._drop(victim)
         victim.sent = 0
         victim.preemptions += 1
@@ -260,13 +256,14 @@ class Scheduler:
         return each.generated >= each.most
 
     def publish(self, each: Sequence) -> None:
-        """Name the blocks that have become full."""
+        """Name the blocks of *each* that are full and have no name yet."""
         size = self.limits.block_size
         last = each.computed // size
         names = each.names(last, size)
-        for index in range(each.full // size - 1, last):
+        for index in range(each.published, last):
             self.pool.publish(each.blocks[index], names[index])
-        each.full = (last + 1) * size
+        each.published = last
+        each.full = each.next_full(last, size)
 
     def retire(self, ended: list[Sequence]) -> list[Sequence]:
         """Release what the *ended* sequences hold; returns those that were not aborted meanwhile."""
@@ -287,7 +284,7 @@ class Scheduler:
                     queue.remove(each)
                     self._drop(each)
                     each.end = End.ABORTED
-                    each.full = _NEVER  # it has no blocks that the step under way could publish
+                    each.full = NEVER  # it has no blocks that the step under way could publish
                     return True
         return False
 

@@ -7,6 +7,8 @@ from enum import StrEnum
 from simulator.errors import UsageError
 from simulator.serving.blocks import Name, chained_name
 
+NEVER = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -55,7 +57,8 @@ class Sequence:
     generated  output tokens so far; they survive preemption, the KV cache does not.
     blocks     block table: position p lies in blocks[p // block_size].
     room       positions that *blocks* have room for.
-    full       value of *computed* at which the next block is full and can be published.
+    published  blocks that were published, or hit.
+    full       value of *computed* at which the next block is full and worth publishing.
     sent       positions whose keys and values another pool has computed and sends here.
     cached     positions that no admission had to compute: prefix hits, and those sent.
     """
@@ -63,11 +66,12 @@ class Sequence:
     request: Request
     most: int
     tokens: list[int] | None
-    full: int
     computed: int = 0
     generated: int = 0
     blocks: list[int] = field(default_factory=list)
     room: int = 0
+    published: int = 0
+    full: int = NEVER
     sent: int = 0
     cached: int = 0
     preemptions: int = 0
@@ -78,6 +82,20 @@ class Sequence:
     def length(self) -> int:
         """Tokens known so far: the prompt and what was generated."""
         return self.request.prompt + self.generated
+
+    def next_full(self, block: int, block_size: int) -> int:
+        """`full`, when *block* is the next to fill: never, if no other sequence could hit it.
+
+        Without token ids that is what lies beyond the shared prefix; it is published when the sequence is preempted.
+        """
+        end = (block + 1) * block_size
+        shared = self.request.prefix[1] if self.request.prefix else 0
+        return end if self.tokens is not None or end <= shared else NEVER
+
+    @property
+    def may_hit(self) -> bool:
+        """Whether a block with its tokens may be there already: another's, or one of its own after a preemption."""
+        return self.tokens is not None or self.request.prefix is not None or self.preemptions > 0
 
     @property
     def id(self) -> int:

@@ -77,6 +77,8 @@ def _changes(decodes: list[Sequence], count: int, size: int) -> list[tuple[int, 
     found = []
     for index, each in enumerate(decodes):
         start = each.computed
-        found += [(at - start, False, index, at) for at in range(each.full, start + count + 1, size)]
+        for at in range(each.full, start + count + 1, size):
+            if each.next_full(at // size - 1, size) == at:
+                found.append((at - start, False, index, at))  # noqa: PERF401  most often there is none
         found += [(at - start, True, index, at) for at in range(each.room, start + count, size)]
     return found
