@@ -1,0 +1,168 @@
+"""Products with packed weights in Triton: bytes stay packed until they are in registers.
+
+Weights are the left operand, so that Hopper's tensor cores take them out of registers, where they are unpacked.  Codes
+become floating point without a conversion: bits 0x4300 | q are the bf16 number 128 + q, and 0x6400 | q the fp16 number
+1024 + q; the offset comes off with the zero of the group.  Where a matrix has too few rows to fill the chip, its groups
+are split over programs; the one that finishes last adds up the parts, always in the same order.
+"""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803  compile-time constants are written in capitals, as everywhere in Triton
+
+import triton
+import triton.language as tl
+
+_ANY = ["m", "n", "k", "groups", "per_part"]
+
+
+@triton.jit
+def _nibbles(packed, DTYPE: tl.constexpr, FAST: tl.constexpr):
+    """Low and high halves of *packed* bytes as numbers: q, or q + 128 if FAST."""
+    if FAST:
+        low, high = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 up, a, b, c, d;
+            shr.u32 up, $4, 4;
+            prmt.b32 a, $4, 0, 0x4140;
+            prmt.b32 b, $4, 0, 0x4342;
+            prmt.b32 c, up, 0, 0x4140;
+            prmt.b32 d, up, 0, 0x4342;
+            lop3.b32 $0, a, 0x000F000F, 0x43004300, 0xEA;
+            lop3.b32 $1, b, 0x000F000F, 0x43004300, 0xEA;
+            lop3.b32 $2, c, 0x000F000F, 0x43004300, 0xEA;
+            lop3.b32 $3, d, 0x000F000F, 0x43004300, 0xEA;
+            }""",
+            "=r,=r,=r,=r,r",
+            [packed],
+            dtype=(tl.bfloat16, tl.bfloat16),
+            is_pure=True,
+            pack=4,
+        )
+    else:
+        low = (packed & 15).to(DTYPE)
+        high = (packed >> 4).to(DTYPE)
+    return low, high
+
+
+@triton.jit
+def _finish(
+    acc, at, inside, out_ptr, part_ptr, count_ptr, tile, size,
+    SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Write the sum of all parts of a tile; *at* are its places in the output, and *size* elements make one part."""
+    if not SPLIT:
+        tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        tl.store(part_ptr + tl.program_id(1).to(tl.int64) * size + at, acc, mask=inside)
+        tl.debug_barrier()  # all threads have written before one of them says so
+        arrived = tl.atomic_add(count_ptr + tile, 1, sem="acq_rel")
+        parts = tl.num_programs(1)
+        if arrived == parts - 1:
+            total = tl.zeros_like(acc)
+            for part in range(parts):  # .cg: the first-level cache does not see other programs' writes
+                total += tl.load(part_ptr + part * size.to(tl.int64) + at, mask=inside, other=0.0, cache_modifier=".cg")
+            tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(count_ptr + tile, 0)
+
+
+@triton.jit(do_not_specialize=_ANY)
+def gemm(
+    x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
+    x_row, data_row,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """out [m, n] = x [m, k] W^T over *per_part* groups of inputs; the tile is [BLOCK_N, BLOCK_M]."""
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    rows = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
+    inside = (columns < n)[:, None] & (rows < m)[None, :]
+    known = columns < n
+    real = rows < m
+    half = tl.arange(0, 64)
+    data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
+    x_at = x_ptr + rows.to(tl.int64)[None, :] * x_row
+    acc = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
+    first = tl.program_id(1) * per_part
+    for group in tl.range(first, tl.minimum(first + per_part, groups)):
+        if BITS == 4:
+            packed = tl.load(data_at + group * 64 + half[None, :], mask=known[:, None], other=0)
+            low, high = _nibbles(packed, x_ptr.dtype.element_ty, FAST)
+        else:
+            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0).to(
+                x_ptr.dtype.element_ty
+            )
+            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0).to(
+                x_ptr.dtype.element_ty
+            )
+        at = group * 128 + half[:, None]
+        x_low = tl.load(x_at + at, mask=(at < k) & real[None, :], other=0.0)
+        x_high = tl.load(x_at + at + 64, mask=(at + 64 < k) & real[None, :], other=0.0)
+        product = tl.dot(low, x_low, input_precision="ieee")
+        product = tl.dot(high, x_high, product, input_precision="ieee")
+        total = tl.sum(x_low.to(tl.float32) + x_high.to(tl.float32), 0)
+        scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
+        zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
+        if FAST and BITS == 4:
+            zero -= 128 * scale
+        acc += product * scale[:, None] + zero[:, None] * total[None, :]
+    at = rows.to(tl.int64)[None, :] * n + columns[:, None]
+    tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+    _finish(acc, at, inside, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
+
+
+@triton.jit(do_not_specialize=_ANY)
+def matvec(
+    x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
+    x_row, data_row,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """As `gemm` for one row of x a program (BLOCK_M is 1), by multiply-adds in fp32; sums along inputs come last."""
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row = tl.program_id(2).to(tl.int64)
+    known = columns < n
+    half = tl.arange(0, 64)
+    data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
+    acc = tl.zeros([BLOCK_N, 64], dtype=tl.float32)
+    first = tl.program_id(1) * per_part
+    for group in tl.range(first, tl.minimum(first + per_part, groups)):
+        if BITS == 4:
+            packed = tl.load(data_at + group * 64 + half[None, :], mask=known[:, None], other=0)
+            low, high = _nibbles(packed, tl.float32, FAST)
+        else:
+            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0)
+            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0)
+        at = group * 128 + half
+        x_low = tl.load(x_ptr + row * x_row + at, mask=at < k, other=0.0).to(tl.float32)
+        x_high = tl.load(x_ptr + row * x_row + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)
+        scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
+        zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
+        if FAST and BITS == 4:
+            zero -= 128 * scale
+        product = low.to(tl.float32) * x_low[None, :] + high.to(tl.float32) * x_high[None, :]
+        acc += product * scale[:, None] + zero[:, None] * (x_low + x_high)[None, :]
+    tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+    _finish(tl.sum(acc, 1), row * n + columns, known, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
+
+
+@triton.jit(do_not_specialize=["n", "k"])
+def dequantise(
+    data_ptr, scale_ptr, zero_ptr, out_ptr, n, k, data_row,
+    BITS: tl.constexpr, BLOCK_N: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """out [n, k]: the matrix itself, one group of BLOCK_N outputs a program; for products that are bound by compute."""
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    group = tl.program_id(1).to(tl.int64)
+    half = tl.arange(0, 64)
+    known = (columns < n)[:, None]
+    data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
+    scale = tl.load(scale_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
+    zero = tl.load(zero_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
+    if BITS == 4:
+        low, high = _nibbles(tl.load(data_at + group * 64 + half[None, :], mask=known, other=0), tl.float32, FAST)
+        if FAST:
+            zero -= 128 * scale
+    else:
+        low = tl.load(data_at + group * 128 + half[None, :], mask=known, other=0)
+        high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known, other=0)
+    at = group * 128 + half[None, :]
+    out_at = out_ptr + columns.to(tl.int64)[:, None] * k + at
+    tl.store(out_at, (low.to(tl.float32) * scale + zero).to(out_ptr.dtype.element_ty), mask=known & (at < k))
+    tl.store(out_at + 64, (high.to(tl.float32) * scale + zero).to(out_ptr.dtype.element_ty), mask=known & (at + 64 < k))
