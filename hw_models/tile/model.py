@@ -20,6 +20,7 @@ from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase
 from simulator.hardware import Chip
 
 _GENERATED = "fused."  # namespace of kernels that a compiler writes: see simulator.passes
+_TWO_SUMS = ("layer_norm", "softmax")  # along a row: mean and variance (gradient: two as well), maximum and sum
 _FLOATS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
 
@@ -168,6 +169,7 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
         _converted(op),
         name.endswith("norm_backward") and len(op.outputs) > 1,
         op.target.startswith(_GENERATED),
+        2 if op.target.startswith(_GENERATED) and any(each in op.target for each in _TWO_SUMS) else 1,
     )
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)

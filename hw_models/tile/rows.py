@@ -21,6 +21,8 @@ _WIDER = 32  # times more threads for a long row
 _ELEMENT = {"gelu": 30, "silu": 21, "sigmoid": 16, "tanh": 20, "erf": 25, "exp": 8, "mish": 30, "softplus": 20,
             "gelu_backward": 45, "silu_backward": 28, "pow": 16, "log": 8, "sin": 20, "cos": 20}  # fmt: skip
 
+_WRITTEN = {"gelu": 40}  # where Triton's erf differs from the library's: docs/data/passes_inductor.json
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
@@ -29,10 +31,12 @@ class Stream:
     name      what the operator is called, without its namespace.
     elements  of its largest output; *dims* of its rows, if it works along rows.
     strided   whether neighbours in the output are no neighbours in the input.
-    aligned   whether rows are multiples of 16 bytes.
+    aligned   whether rows that are read are multiples of 16 bytes.
     addressed whether operands are broadcast or permuted, so that each element's address is worked out.
     converted whether elements are loaded in several types and converted one by one.
     gains     whether a second kernel sums the gradient of a norm's parameters down the columns.
+    generated whether a compiler wrote the kernel.
+    sums      along a row in a generated kernel, one after another; a library's kernel has its own constants.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Stream:
     addressed: bool = False
     converted: bool = False
     gains: bool = False
+    generated: bool = False
+    sums: int = 1
 
 
 def pointwise(machine: Machine, work: Stream) -> Timing:
@@ -57,7 +63,8 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     nbytes = work.reads + work.writes
     dram = float(max(0, nbytes - work.cached))
     share = cal.strided if work.strided else 1.0
-    memory = max(dram / machine.dram, nbytes / machine.cache) / share
+    again = 0.0 if work.aligned else (cal.unaligned - 1) * work.reads
+    memory = (max(dram / machine.dram, nbytes / machine.cache) + again / machine.dram) / share
     done = operations(work)
     compute = done / machine.flops(DType.FP32)
     if work.addressed:
@@ -82,8 +89,12 @@ def _detail(work: Stream) -> str:
 
 def operations(work: Stream) -> float:
     """Vector operations of a pointwise operator: what its formula expands to on lanes without an exponential."""
-    each = _ELEMENT.get(work.name.removesuffix("_"), 0)
-    return float(max(work.flops, each * work.elements))
+    table = _ELEMENT | _WRITTEN if work.generated else _ELEMENT
+    each: dict[str, int] = {}
+    for name in work.name.split("+"):
+        function = name.removesuffix("_").removesuffix("_backward")  # a gradient has the same exponential in it
+        each[function] = max(each.get(function, 0), table.get(name.removesuffix("_"), 0))
+    return float(max(work.flops, sum(each.values()) * work.elements))
 
 
 def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
@@ -101,7 +112,7 @@ def rows(machine: Machine, work: Stream, cal: RowCalibration) -> Timing:
     each = cal.held_cycles if kept and length > _WARP_ROW else cal.cycles
     memory = max(dram / machine.dram, nbytes / machine.cache) + again
     across = work.dims.inner > 1  # neighbouring threads have neighbouring rows, and none waits for a row of its own
-    busy = count * ((0 if across else cal.row_cycles) + each * length) * cycle / cores
+    busy = count * ((0 if across else work.sums * cal.row_cycles) + each * length) * cycle / cores
     latency = 0.0 if across else _row_latency(cal, length) * cycle
     floor = work.flops / machine.flops(work.dtype)
     body = together(latency, slower * together(memory, busy, _BLOCK), _BLOCK)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from simulator.graph import Operator, OperatorGraph, Role, Storage
 from simulator.memory import MemoryTimeline, memory_timeline
-from simulator.passes.fused import fuse
+from simulator.passes.fused import fuse, generated
 from simulator.passes.prices import Prices
 
 
@@ -38,7 +38,7 @@ class Draft:
     def __init__(self, graph: OperatorGraph, prices: Prices) -> None:
         self.graph = graph
         self._prices = prices
-        self._node = {op.id: Node((op,), float(op.id)) for op in graph}
+        self._node: dict[int, Node] = {}
         self._readers: defaultdict[int, list[int]] = defaultdict(list)
         self._writers: defaultdict[int, list[int]] = defaultdict(list)
         self._before: list[frozenset[int]] = []
@@ -46,12 +46,17 @@ class Draft:
         self._replaced: dict[Node, Operator] = {}
         for op, before in zip(graph, hazards(graph), strict=True):
             self._before.append(before)
+            self._node[op.id] = self._alone(op)
             for each in before:
                 self._after[each].add(op.id)
             for tensor in op.inputs:
                 self._readers[tensor.storage].append(op.id)
             for tensor in op.outputs:
                 self._writers[tensor.storage].append(op.id)
+
+    def _alone(self, op: Operator) -> Node:
+        """What waits for nothing (a fill) may run as early as anything needs it: it stands before all others."""
+        return Node((op,), float(op.id) if self._before[op.id] else -1.0)
 
     def __iter__(self) -> Iterator[Node]:
         """Nodes in program order."""
@@ -115,6 +120,10 @@ class Draft:
         if operator is not None:
             self._replaced[node] = operator
 
+    def generate(self, node: Node) -> None:
+        """Let the one operator of *node* be a kernel that the compiler writes, where it was a library's."""
+        self._replaced[node] = generated(node.members[0])
+
     def enter_if_faster(self, node: Node, operator: Operator) -> None:
         """Let *node*, which becomes *operator*, replace its members if the model says that it is no slower."""
         if self._prices.of([operator], self.graph.storages) <= self._prices.of(node.members, self.graph.storages):
@@ -148,7 +157,7 @@ class Draft:
         near = [node for node in merged if node.first <= peak.last and peak.first <= node.last]
         for node in near or merged:
             for op in node.members:
-                self._node[op.id] = Node((op,), float(op.id))
+                self._node[op.id] = self._alone(op)
 
     def _built(self) -> tuple[OperatorGraph, list[Node]]:
         nodes = self._sorted()
@@ -162,7 +171,10 @@ class Draft:
         return graph, nodes
 
     def _sorted(self) -> list[Node]:
-        """Nodes in the order of their places as far as they may run in it."""
+        """Nodes in the order of their places as far as they may run in it.
+
+        What may run early does so only if it has to: where the program has it, or just before the first that needs it.
+        """
         nodes = list(self)
         waits = {node: {self._node[b] for op in node.members for b in self._before[op.id]} - {node} for node in nodes}
         followers: defaultdict[Node, list[Node]] = defaultdict(list)
@@ -170,7 +182,11 @@ class Draft:
             for each in before:
                 followers[each].append(node)
         open_ = {node: len(before) for node, before in waits.items()}
-        ready = [(node.place, node.first, node) for node in nodes if not open_[node]]
+        place = {node: node.place for node in nodes}
+        for node in nodes:
+            if node.place < 0:
+                place[node] = min([float(node.first), *(each.place for each in followers[node])])
+        ready = [(place[node], node.first, node) for node in nodes if not open_[node]]
         heapq.heapify(ready)
         order = []
         while ready:
@@ -179,7 +195,7 @@ class Draft:
             for each in followers[node]:
                 open_[each] -= 1
                 if not open_[each]:
-                    heapq.heappush(ready, (each.place, each.first, each))
+                    heapq.heappush(ready, (place[each], each.first, each))
         assert len(order) == len(nodes)  # a legal merge makes no cycle
         return order
 
@@ -192,11 +208,16 @@ def needed(graph: OperatorGraph, storage: int) -> bool:
 
 def hazards(graph: OperatorGraph) -> list[frozenset[int]]:
     """For each operator those that must end first: declared, writers of what it touches, readers of what it writes."""
+    return [frozenset((*op.deps, *waits)) for op, waits in zip(graph, _sharing(graph), strict=True)]
+
+
+def _sharing(graph: OperatorGraph) -> list[frozenset[int]]:
+    """`hazards` that follow from the storages."""
     writer: dict[int, int] = {}
     readers: defaultdict[int, set[int]] = defaultdict(set)
     found = []
     for op in graph:
-        waits = set(op.deps)
+        waits = set[int]()
         written = {tensor.storage for tensor in op.outputs}
         read = {tensor.storage for tensor in op.inputs}
         waits.update(writer[each] for each in read | written if each in writer)
@@ -219,6 +240,25 @@ def copied(graph: OperatorGraph, storages: Sequence[Storage] | None = None) -> O
         outputs=graph.outputs,
         uncovered=dict(graph.uncovered),
     )
+
+
+def rebuilt(graph: OperatorGraph, storages: Sequence[Storage], pieces: Sequence[Sequence[Operator]]) -> OperatorGraph:
+    """Return *graph* over *storages* with each operator replaced by its *pieces*, in program order, one at least.
+
+    What waited for an operator without sharing a storage with it, or let a storage go with it, does so with the last
+    of its pieces; what else the pieces wait for follows from the storages.
+    """
+    found = copied(graph, storages)
+    last: list[int] = []
+    for op, made, shared in zip(graph, pieces, _sharing(graph), strict=True):
+        deps = tuple(last[dep] for dep in op.deps if dep not in shared)
+        for piece in made:
+            found.add(replace(piece, id=len(found), deps=deps))
+        last.append(len(found) - 1)
+    for index, waits in enumerate(hazards(found)):
+        found.operators[index] = replace(found.operators[index], deps=tuple(sorted(waits)))
+    found.released = {key: last[moment] for key, moment in graph.released.items()}
+    return found
 
 
 def _overwrites(members: Sequence[Operator]) -> bool:

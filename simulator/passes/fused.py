@@ -2,8 +2,7 @@
 
 Its target lists the operators that it does, the hardest last: ``fused.mul+silu``.  A compute model that tells kernels
 of a library apart by their name must not take a generated one for theirs, so that one that reduces along rows ends in
-``.rows``: ``fused.add+rms_norm.rows`` keeps or rereads its row as any generated reduction does.  The backward pass of a
-norm is an exception, because a library kernel sums the gradients of its parameters in either case.
+``.rows``: ``fused.add+rms_norm.rows`` keeps or rereads its row as any generated reduction does.
 """
 
 from collections import defaultdict
@@ -29,6 +28,11 @@ def names(operators: Iterable[Operator]) -> list[str]:
     for op in operators:
         found.update(dict.fromkeys(op.target.removesuffix(_ROWS).rsplit(".", 1)[-1].split("+")))
     return list(found)
+
+
+def generated(op: Operator) -> Operator:
+    """*op* as a kernel that the compiler writes, where it was a library's."""
+    return replace(op, target=PREFIX + "+".join(names([op])) + (_ROWS if op.kind is OpKind.REDUCTION else ""))
 
 
 def hardest(operators: Sequence[Operator]) -> Operator:
@@ -58,16 +62,15 @@ def fuse(
     others = [name for name in names(operators) if name not in names([main])]
     made = {tensor.storage for op in operators for tensor in op.outputs}
     inputs = _border(operators, storages, internal, read.by_storage, reads=True, skip=_written_first(operators))
-    generated_rows = main.kind is OpKind.REDUCTION and not names([main])[-1].endswith("_backward")
     outputs = _border(operators, storages, internal, written.by_storage, reads=False, skip=frozenset())
     outside = {tensor.storage for tensor in inputs}
     return Operator(
         id=operators[0].id,
         module=main.module,
-        target=PREFIX + "+".join([*others, *names([main])]) + (_ROWS if generated_rows else ""),
+        target=PREFIX + "+".join([*others, *names([main])]) + (_ROWS if main.kind is OpKind.REDUCTION else ""),
         kind=main.kind if kind is None else kind,
         phase=main.phase,
-        inputs=_spread(inputs, outputs) if main.kind in (OpKind.POINTWISE, OpKind.MOVE) else inputs,
+        inputs=inputs,
         outputs=outputs,
         flops=sum(op.flops for op in operators),
         reads=sum(_capped(read.by_storage, storages, outside)) + read.beside,
@@ -145,17 +148,3 @@ def _one(views: Sequence[Tensor], size: int) -> Tensor:
     if size in (0, widest.nbytes):
         return widest
     return Tensor(widest.storage, (size * 8 // widest.dtype.bits,), widest.dtype)
-
-
-def _spread(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """*inputs*, those that are broadcast over the loop as it sees them: repeated, at no more bytes.
-
-    The address of each element is then a matter of the generated loop, where a library kernel works it out.
-    """
-    visited = max((tensor.elements for tensor in outputs), default=0)
-    return tuple(
-        replace(each, shape=(visited // each.elements, *each.shape))
-        if 1 < each.elements < visited and visited % each.elements == 0
-        else each
-        for each in inputs
-    )

@@ -31,6 +31,8 @@ class _Fusion:
             found = space(node.members[0])
             if found is not None and node.first not in eager:
                 self._spaces[node] = found
+                if allowed(found, found):
+                    self._draft.generate(node)
 
     def run(self) -> OperatorGraph:
         refused: set[tuple[Node, Node]] = set()

@@ -10,7 +10,7 @@ from itertools import product
 
 from simulator.dims import MatmulDims
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Role, Storage, Tensor
-from simulator.passes.draft import copied, hazards
+from simulator.passes.draft import rebuilt
 from simulator.passes.prices import Prices
 
 _ROW_BYTES = 16
@@ -27,22 +27,35 @@ class _Padding:
         self._old = graph
         self._prices = prices
         self._storages = list(graph.storages)
-        self._operators: list[Operator] = []
+        self._row: dict[int, int] = {}  # length of the rows of what operators have written
         self._made: dict[_Key, Tensor] = {}  # padded copies that still hold what their originals do
 
     def run(self) -> OperatorGraph:
-        number: dict[int, int] = {}
+        pieces = []
+        phase = None
         for op in self._old:
+            if op.phase is not phase:
+                self._made, phase = {}, op.phase  # phases are compiled apart: a copy is not kept for the next one
             best = [op]
             dims = op.dims
             if op.kind in MATRIX_KINDS and isinstance(dims, MatmulDims) and dims.batch == dims.groups == 1:
                 best = self._best(op, dims)
-            self._operators += best
-            number[op.id] = len(self._operators) - 1
+            pieces.append(best)
             changed = {tensor.storage for tensor in op.outputs}
             self._made = {key: made for key, made in self._made.items() if key[0] not in changed}
             self._note(best[:-1])
-        return self._build(number)
+            self._row.update({tensor.storage: tensor.shape[-1] for tensor in op.outputs if tensor.shape})
+        return rebuilt(self._old, self._storages, pieces)
+
+    def _in_memory(self, tensor: Tensor, padded: Tensor) -> tuple[Tensor, Tensor]:
+        """Both as they lie in memory, as far as is known: *tensor* may be a transposed view.
+
+        What was computed lies as it was written; of weights the rows are taken to be the axis that is not padded.
+        """
+        row = self._row.get(tensor.storage)
+        other = tensor.shape[-1] != row if row in tensor.shape else tensor.shape[-1] != padded.shape[-1]
+        turn = -1 if other else 1
+        return replace(tensor, shape=tensor.shape[::turn]), replace(padded, shape=padded.shape[::turn])
 
     def _note(self, copies: list[Operator]) -> None:
         for op in copies:
@@ -80,7 +93,7 @@ class _Padding:
                 known = replace(tensor, storage=len(storages), shape=padded)
                 name = f"{storages[tensor.storage].name} padded"
                 storages.append(Storage(known.storage, name, Role.ACTIVATION, known.nbytes))
-                copies.append(_copy(op, tensor, known))
+                copies.append(_copy(op, *self._in_memory(tensor, known)))
             operands[place] = replace(known, shape=padded)
         result = op.outputs[0]
         size = wanted.m * wanted.n * result.dtype.bits // 8
@@ -88,16 +101,6 @@ class _Padding:
             storages[result.storage] = replace(storages[result.storage], nbytes=size)
         reads = sum(tensor.nbytes for tensor in operands)
         return [*copies, replace(op, dims=wanted, inputs=tuple(operands), reads=reads, writes=size)], storages
-
-    def _build(self, number: dict[int, int]) -> OperatorGraph:
-        graph = copied(self._old, self._storages)
-        for op in self._operators:
-            deps = tuple(number[dep] for dep in op.deps)
-            graph.add(replace(op, id=len(graph), deps=deps))
-        for index, waits in enumerate(hazards(graph)):
-            graph.operators[index] = replace(graph.operators[index], deps=tuple(sorted(waits)))
-        graph.released = {key: number[moment] for key, moment in self._old.released.items()}
-        return graph
 
 
 def _copy(op: Operator, tensor: Tensor, padded: Tensor) -> Operator:

@@ -10,10 +10,12 @@ from simulator.graph import Operator, OperatorGraph, Storage, Workload
 class Prices:
     """Times of a few operators in a row by *model*, each different row of operators asked for once.
 
-    What stays in a cache from one of them to the next counts; what was there before does not.
+    What stays in a cache from one of them to the next counts; what was there before does not.  *cores* are those of
+    the chip, for passes that cut work into pieces for each.
     """
 
-    def __init__(self, model: ComputeModel) -> None:
+    def __init__(self, model: ComputeModel, cores: int = 1) -> None:
+        self.cores = cores
         self._model = model
         self._known: dict[Hashable, int] = {}
 

@@ -4,15 +4,12 @@ docs/data/passes_inductor.json says how they were counted.  Calls of libraries (
 everywhere.  Of generated kernels inference has the same number, but for one: with 32 tokens Inductor does not pad the
 head, because it holds such a product to be bound by bytes; the model says that padding pays.
 
-Training differs in four ways, all of which are the same work in other pieces.  Inductor takes the backward pass of a
-norm apart: a kernel along the rows, into which the sum of gradients goes, library sums down the columns (not counted
-here), and one conversion for each parameter.  Sums down columns (gradients of biases) are two kernels, the second over
-partial sums.  The gradient of an embedding is up to three: fill, scatter, add.  Here each of them is one operator, and
-the sum of gradients stays outside: the model prices the column sums of a norm by all that the kernel reads.
+In training the forward pass has one kernel less than Inductor's where a model has learned positions (looked up in
+a kernel of their own), and the scatter into a table of embeddings stays outside a norm with long rows, which the model
+would have to read twice.  The sums that the framework's library makes of partial ones are no generated kernels.
 """
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +22,14 @@ from simulator.cli.validate_predict import Programs
 from simulator.cli.validate_read import Measured
 from simulator.graph import MATRIX_KINDS, OperatorGraph, OpKind
 from simulator.passes.scope import outside
+from simulator.passes.spaces import LIBRARY
 from simulator.simulation import compiled_graph
 from workloads.measure.compiled import NaiveAttention
 
 FOUND = json.loads(Path("docs/data/passes_inductor.json").read_text())
 SMALL = [step for step in FOUND["steps"] if step["model"] in ("gpt-2l", "gpt-4l", "llama-2l")]
 INFERENCE = [step for step in SMALL if step["phase"] != "train"]
-TRAINING = [step for step in SMALL if step["phase"] == "train"]
+TRAINING = [step for step in FOUND["steps"] if step["phase"] == "train"]
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +44,20 @@ def programs() -> Programs:
     return made
 
 
-def kernels(programs: Programs, step: dict[str, Any]) -> tuple[int, int, Counter[str]]:
-    """Library calls, generated kernels, and the targets of the latter, of what is compiled."""
+def kernels(programs: Programs, step: dict[str, Any]) -> tuple[int, int]:
+    """Library calls and generated kernels of what is compiled."""
     traced, why = programs.graph(Measured(0, step, 1.0))
     assert traced is not None, why
     graph: OperatorGraph = compiled_graph(traced, load_chip("h200")).graph
     eager = outside(graph)
     inside = [op for op in graph if op.id not in eager]
-    generated = Counter(op.target for op in inside if op.kind not in MATRIX_KINDS)
-    return len(inside) - generated.total(), generated.total(), generated
+    external = sum(op.kind in MATRIX_KINDS for op in inside)
+    return external, len(inside) - external - sum(op.target.startswith(LIBRARY) for op in inside)
 
 
 @pytest.mark.parametrize("step", INFERENCE, ids=lambda step: f"{step['model']} {step['phase']} {step['config']}")
 def test_inference_has_the_kernels_that_inductor_made(programs: Programs, step: dict[str, Any]) -> None:
-    external, generated, _ = kernels(programs, step)
+    external, generated = kernels(programs, step)
     padded_here_only = step["config"].get("S") == 32
     assert (external, generated) == (step["external"], step["generated"] + padded_here_only)
 
@@ -76,20 +74,11 @@ def test_attention_that_is_written_out_becomes_the_one_call_that_inductor_made_o
     assert graph.operators[0].nbytes == 4 * 2 * 2 * 16 * 2048 * 64  # q, k, v and the result, once each
 
 
-@pytest.mark.parametrize("step", TRAINING, ids=lambda step: step["model"])
-def test_training_differs_by_the_pieces_that_inductor_cuts(programs: Programs, step: dict[str, Any]) -> None:
-    external, generated, targets = kernels(programs, step)
-    loops: dict[str, int] = {name: count for name, (count, _) in step["loops"].items()}
+@pytest.mark.parametrize("step", TRAINING, ids=lambda step: f"{step['model']} {step['config']}")
+def test_training_has_the_kernels_that_inductor_made_within_five_percent(
+    programs: Programs, step: dict[str, Any]
+) -> None:
+    external, generated = kernels(programs, step)
     assert external == step["external"]
-    conversions = sum(count for name, count in loops.items() if "norm_backward_" in name and "view" not in name)
-    second_sums = _count(loops, "sum") // 2
-    pieces = sum(count for name, count in loops.items() if "embedding_dense" in name and "norm" not in name)
-    embedding = pieces - targets["aten.embedding_dense_backward"]
-    theirs = step["generated"] - conversions - second_sums - embedding
-    outside_norms = sum(count for name, count in targets.items() if name in ("aten.add", "fused.add"))
-    assert generated - outside_norms <= theirs <= generated
-    assert abs(generated / step["generated"] - 1) < 0.35
-
-
-def _count(loops: dict[str, int], name: str) -> int:
-    return sum(count for loop, count in loops.items() if name in loop)
+    assert abs(generated / step["generated"] - 1) < 0.05
+    assert abs(generated - step["generated"]) <= 1

@@ -192,7 +192,7 @@ def test_no_fusion_across_a_collective() -> None:
     make.op("exp", (a,), (t,))
     make.op("all_reduce", (t,), (u,), OpKind.COLLECTIVE, CollectiveDims("all_reduce", 16), group=(0, 1))
     make.op("mul", (u, a), (out,))
-    assert pointwise(make.returns(out), prices()).operators == make.graph.operators
+    assert targets(pointwise(make.returns(out), prices())) == ["fused.exp", "aten.all_reduce", "fused.mul"]
 
 
 def test_no_fusion_over_phases() -> None:
@@ -213,12 +213,12 @@ def test_no_fusion_around_an_operator_that_would_have_to_move() -> None:
 
 
 class FusedIsSlow:
-    """A chip on which a generated kernel takes ten times as long as one of the library."""
+    """A chip on which a kernel that does two operators takes ten times as long as one."""
 
     ideal = False
 
     def costs(self, graph: OperatorGraph) -> list[Cost]:
-        return [cost(memory=60_000 if op.target.startswith("fused.") else 6_000) for op in graph]
+        return [cost(memory=60_000 if "+" in op.target else 6_000) for op in graph]
 
 
 def test_a_fusion_that_the_model_says_is_slower_is_not_made() -> None:
@@ -226,7 +226,7 @@ def test_a_fusion_that_the_model_says_is_slower_is_not_made() -> None:
     a, t, out = make.input(8), make.tensor(8), make.tensor(8)
     make.op("exp", (a,), (t,))
     make.op("neg", (t,), (out,))
-    assert pointwise(make.returns(out), Prices(FusedIsSlow())).operators == make.graph.operators
+    assert targets(pointwise(make.returns(out), Prices(FusedIsSlow()))) == ["fused.exp", "fused.neg"]
 
 
 @pytest.mark.parametrize(("later", "kernels"), [(8, 4), (512, 3)])
@@ -286,7 +286,7 @@ def test_a_reduction_over_another_axis_is_not_fused(shape: tuple[int, int], rows
     x, total, small = make.input(*shape), make.tensor(*shape), make.tensor(rows.rows)
     make.op("exp", (x,), (total,))
     make.op("sum", (total,), (small,), REDUCE, rows)
-    assert reductions(make.returns(small), prices()).operators == make.graph.operators
+    assert len(reductions(make.returns(small), prices())) == 2
 
 
 def test_two_reductions_share_rows_only_if_they_are_the_same() -> None:

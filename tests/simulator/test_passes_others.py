@@ -166,10 +166,7 @@ def test_products_of_one_operand_share_its_padded_copy() -> None:
 def test_an_unknown_pass_comes_back_with_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         check_passes(["dead", "pointwize"])
-    assert str(caught.value) == (
-        "unknown pass 'pointwize'; did you mean 'pointwise'? "
-        "(known: dead, common, attention, padding, pointwise, reductions, epilogue)"
-    )
+    assert str(caught.value) == (f"unknown pass 'pointwize'; did you mean 'pointwise'? (known: {', '.join(PASSES)})")
 
 
 def test_a_pass_of_ones_own_has_a_name_and_a_report() -> None:
@@ -207,7 +204,7 @@ def test_compile_mode_fuses_and_launches_from_the_wrapper(launch: int | None, ti
     before, after = result.passes[0].before, result.passes[-1].after
     assert (before.kernels, before.nbytes, after.kernels, after.nbytes) == (2, 64, 1, 32)
     assert after.time == time
-    assert as_dict(result)["passes"][4]["made"] == [{"what": "m/exp+neg", "count": 1}]
+    assert as_dict(result)["passes"][list(INDUCTOR).index("pointwise")]["made"] == [{"what": "m/exp+neg", "count": 1}]
 
 
 def test_other_modes_have_no_passes() -> None:
