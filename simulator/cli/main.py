@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from simulator.cli import array, bench, chips, fit, lab, op, passes, roofline, rtl, run, validate
+from simulator.cli import array, bench, chips, collective, curve, fit, lab, op, passes, roofline, rtl, run, serve, validate
 from simulator.errors import XpuError
 from simulator.version import VERSION
 
-_COMMANDS = (run, passes, roofline, op, array, rtl, chips, validate, fit, bench, lab)
+_COMMANDS = (run, serve, curve, passes, roofline, op, array, rtl, chips, collective, validate, fit, bench, lab)
 
 
 class _Parser(argparse.ArgumentParser):

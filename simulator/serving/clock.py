@@ -144,6 +144,8 @@ class Server:
         else:
             time = engine.timer.time(step)
         engine.step, engine.count = step, count
+        self._log.computed += step.tokens * count
+        self._log.recomputed += sum([chunk.count for chunk in step.chunks if chunk.sequence.preemptions])
         _note(engine.track, now, time, step, count, (waiting, len(scheduler.running), held))
         self._push(now + time, index, None)
 
@@ -188,6 +190,7 @@ class Server:
         assert each.end is not None
         request = each.request
         first = self._first.pop(each.id)
+        self._log.cached += 0 if self.writers else each.cached
         self._log.served.append(
             Served(
                 each.id,

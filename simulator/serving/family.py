@@ -15,7 +15,7 @@ from simulator.graph import Operator, OperatorGraph, Storage, Tensor
 
 Trace = Callable[[str, int, int], OperatorGraph]  # phase, batch, length: of the context in decode, of seq in prefill
 _BATCHES = (2, 5, 3)  # two that give the coefficients, one that checks them; 1 has kernels of its own
-_CONTEXT, _SEQ = 1024, 16
+_CONTEXT, _SEQ = 512, 16
 
 
 @dataclass(frozen=True, slots=True)

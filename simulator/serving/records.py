@@ -76,6 +76,8 @@ class Log:
     rejected     requests that were never served, by reason.
     interconnect picoseconds in which an engine had nothing to do but wait for a KV cache under way.
     transferred  bytes of KV caches that went from pool to pool.
+    computed     positions that were computed, *recomputed* of them for sequences that had lost their blocks.
+    cached       positions that were found in the prefix cache.
     """
 
     served: list[Served]
@@ -85,3 +87,6 @@ class Log:
     preemptions: int
     interconnect: int = 0
     transferred: int = 0
+    computed: int = 0
+    recomputed: int = 0
+    cached: int = 0

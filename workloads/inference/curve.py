@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from simulator.dtypes import DType
 from simulator.errors import UsageError
@@ -14,6 +15,7 @@ from simulator.serving.family import Family
 from simulator.units import PS_PER_SECOND
 from simulator.variants import Resource
 from workloads.inference.bounds import Judge
+from workloads.inference.measured import MeasuredPoint
 from workloads.inference.times import StepTimes
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -33,7 +35,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One kind of weights.
+    """One kind of weights; *name* is the scheme, or the type of weights that are not quantised.
 
     weights  bytes of them.
     knee     batch at which the arithmetic of the matrices takes as long as reading them, by the data sheet.
@@ -41,6 +43,7 @@ class Curve:
     """
 
     quant: str
+    name: str
     weights: int
     knee: float
     limit: int
@@ -86,7 +89,8 @@ def curve(family: Family, quant: str, settings: Settings, steps: Steps | None = 
         rate = batch * gain * PS_PER_SECOND / time
         points.append(Point(batch, time, rate, bound, shares[bound], batch <= limit))
     weights, _, _ = _matrices(family)
-    return Curve(quant, weights, knee(family, chip), limit, tuple(points))
+    name = str(family.first.workload.dtype) if quant == "none" else quant
+    return Curve(quant, name, weights, knee(family, chip), limit, tuple(points))
 
 
 def _matrices(family: Family) -> tuple[int, int, DType]:
@@ -117,3 +121,41 @@ def batch_limit(family: Family, settings: Settings) -> int:
     except UsageError:
         return 0
     return found.blocks // -(-settings.context // settings.block_size)
+
+
+def as_data(
+    model: str, settings: Settings, curves: Sequence[Curve], measured: Sequence[MeasuredPoint] = ()
+) -> dict[str, Any]:
+    """Everything as JSON: seconds, bytes, tokens a second."""
+    return {
+        "model": model,
+        "chip": settings.chip.name,
+        "context": settings.context,
+        "mode": str(settings.mode),
+        "fidelity": settings.fidelity,
+        "curves": [_data(each) for each in curves],
+        "measured": [
+            {"quant": each.quant, "batch": each.batch, "seconds": each.step / PS_PER_SECOND} for each in measured
+        ],
+    }
+
+
+def _data(each: Curve) -> dict[str, Any]:
+    return {
+        "quant": each.quant,
+        "name": each.name,
+        "weights_bytes": each.weights,
+        "knee_batch": each.knee,
+        "limit_batch": each.limit,
+        "points": [
+            {
+                "batch": point.batch,
+                "seconds": point.step / PS_PER_SECOND,
+                "tokens_per_second": point.tokens_per_second,
+                "bound": str(point.bound),
+                "share": point.share,
+                "fits": point.fits,
+            }
+            for point in each.points
+        ],
+    }

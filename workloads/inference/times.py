@@ -52,7 +52,7 @@ class StepTimes:
         cache: DType | None = None,
         captured: tuple[int, ...] = (),
     ) -> None:
-        self.family, self.chip, self.mode, self.cache = family, chip, mode, cache
+        self.family, self.chip, self.mode, self.cache, self.fidelity = family, chip, mode, cache, fidelity
         self.model: ComputeModel = compute_model(fidelity, chip)
         self.captured = captured
         self.spent: defaultdict[StepShape, int] = defaultdict(int)
