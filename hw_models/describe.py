@@ -17,6 +17,7 @@ from simulator.hardware import (
     SquareMillimetres,
     Watts,
 )
+from simulator.system import System
 from simulator.units import binary, decimal, joules, seconds
 
 
@@ -29,8 +30,8 @@ class Passage:
     values: tuple[tuple[str, str], ...]
 
 
-def describe(chip: Chip) -> list[Passage]:
-    """Every value of *chip*, section by section, as (path, text with unit)."""
+def describe(chip: Chip | System) -> list[Passage]:
+    """Every value of *chip* (or of a system), section by section, as (path, text with unit)."""
     return list(_passages(chip, ""))
 
 
@@ -60,8 +61,9 @@ def _passages(section: Any, path: str) -> Iterator[Passage]:
 
 
 def _unsaid(section: Any, item: Field[Any]) -> bool:
-    """Whether a value is a zero that stands for 'not given', such as a latency that nobody published."""
-    return item.default == 0 and getattr(section, item.name) == 0
+    """Whether a value stands for 'not given': a zero such as a latency that nobody published, an empty list."""
+    value = getattr(section, item.name)
+    return value == () or (item.default == 0 and value == 0)
 
 
 def _inner(value: Any) -> bool:

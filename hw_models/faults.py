@@ -13,18 +13,21 @@ from simulator.errors import nearest
 MISSING = "is missing"
 
 
-def faults(error: ValidationError, document: Document) -> list[Fault]:
-    """Faults met while reading *document*, then those of *error* in the order of the hardware classes."""
+def faults(error: ValidationError, document: Document, schema: Section | None = None) -> list[Fault]:
+    """Faults met while reading *document*, then those of *error* in the order of the hardware classes.
+
+    schema  what the description may hold: that of a chip, if not given.
+    """
     unread = {fault.path for fault in document.faults}
-    found = (_fault(detail, document.origins) for detail in error.errors(include_url=False))
+    found = (_fault(detail, document.origins, schema or chip_schema()) for detail in error.errors(include_url=False))
     return document.faults + [fault for fault in found if fault.path not in unread or fault.text != MISSING]
 
 
-def _fault(detail: ErrorDetails, origins: Mapping[tuple[str, ...], str]) -> Fault:
+def _fault(detail: ErrorDetails, origins: Mapping[tuple[str, ...], str], schema: Section) -> Fault:
     path = tuple(str(part) for part in detail["loc"] if part != "[key]")
     kind = detail["type"]
     if "[key]" in detail["loc"] or kind == "unexpected_keyword_argument":
-        return Fault(path, _origin(path, origins), f"unknown key{_hint(path)}")
+        return Fault(path, _origin(path, origins), f"unknown key{_hint(path, schema)}")
     if kind == "missing":
         return Fault(path, _origin(path[:-1], origins), MISSING)
     if not path:
@@ -47,9 +50,9 @@ def _own_path(detail: ErrorDetails) -> tuple[tuple[str, ...], str]:
     return (tuple(where.split(".")), rest) if colon else ((), where or rest)
 
 
-def _hint(path: tuple[str, ...]) -> str:
+def _hint(path: tuple[str, ...], schema: Section) -> str:
     """The nearest key that could stand there, or all of them."""
-    section: Section | None = chip_schema()
+    section: Section | None = schema
     for key in path[:-1]:
         section = section.child(key) if section is not None else None
     known = list(section.children) if section is not None else []

@@ -11,18 +11,20 @@ ORIGIN = "--set"
 _SOURCE = "set by hand, with no source"
 
 
-def apply(document: Document, overrides: Sequence[str]) -> None:
+def apply(document: Document, overrides: Sequence[str], schema: Section | None = None) -> None:
     """Put each ``path=value`` of *overrides* into *document*, the last word on a path winning.
 
     A path names one value of the description; ``null`` takes a value or a whole section away.  SpecError lists
     every override that names nothing, or a whole section.  Values are checked later, with all the others.
+    *schema* says what the description may hold: that of a chip, if not given.
     """
-    faults = [fault for text in overrides if (fault := _apply_one(document, text))]
+    schema = schema or chip_schema()
+    faults = [fault for text in overrides if (fault := _apply_one(document, text, schema))]
     if faults:
         raise SpecError("\n".join(faults))
 
 
-def _apply_one(document: Document, text: str) -> str | None:
+def _apply_one(document: Document, text: str, schema: Section) -> str | None:
     """Apply one override; return what is wrong with it, or None."""
     dotted, equals, raw = text.partition("=")
     path = tuple(part.strip() for part in dotted.split("."))
@@ -32,7 +34,7 @@ def _apply_one(document: Document, text: str) -> str | None:
     if isinstance(value, dict | list):
         return f"--set {text}: sets one value at a time, got {'a mapping' if isinstance(value, dict) else 'a list'}"
     data: dict[str, Any] = document.data
-    section: Section | None = chip_schema()
+    section: Section | None = schema
     for depth, key in enumerate(path):
         if section is None:
             return f"--set {text}: {'.'.join(path[:depth])} is a single value and has nothing inside"

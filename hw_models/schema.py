@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from simulator.hardware import Chip
+from simulator.system import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,14 @@ class Section:
 def chip_schema() -> Section:
     """The sections and values of a chip description."""
     section = _section(Chip)
+    assert section is not None
+    return section
+
+
+@cache
+def system_schema() -> Section:
+    """The sections and values of a system description."""
+    section = _section(System)
     assert section is not None
     return section
 

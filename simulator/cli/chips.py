@@ -21,8 +21,10 @@ def add_parser(commands: Any) -> None:
     """Register both commands."""
     table = commands.add_parser("chips", help="list the chips of the library", description="List the chips.")
     table.set_defaults(run=run_chips)
-    show = commands.add_parser("show", help="print one chip in full, with its sources", description="Print one chip.")
-    show.add_argument("chip", metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
+    show = commands.add_parser(
+        "show", help="print one chip or system in full, with its sources", description="Print one chip or system."
+    )
+    show.add_argument("chip", metavar="NAME", help="a name from 'xpusim chips' or 'xpusim systems', or a YAML file")
     show.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a field: memory.hbm.bandwidth=6TB/s"
     )
@@ -49,18 +51,25 @@ def run_chips(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Print everything that is known about one chip and where it comes from."""
+    """Print everything that is known about one chip or system and where it comes from."""
     from rich.text import Text
 
     from hw_models import load_chip
     from hw_models.describe import describe
+    from hw_models.loader import is_system, load_system
 
-    chip = load_chip(options.chip, options.set)
     console = _console()
-    console.print(Text(f"{chip.name}: {chip.description}", style="bold"))
-    console.print(_peaks(chip))
-    console.print(_CONVENTION, style="dim")
-    for passage in describe(chip):
+    if is_system(options.chip):
+        system = load_system(options.chip, options.set)
+        console.print(Text(f"{system.name}: {system.description}, {system.chips} chips", style="bold"))
+        passages = describe(system)
+    else:
+        chip = load_chip(options.chip, options.set)
+        console.print(Text(f"{chip.name}: {chip.description}", style="bold"))
+        console.print(_peaks(chip))
+        console.print(_CONVENTION, style="dim")
+        passages = describe(chip)
+    for passage in passages:
         table = _table("", "")
         table.show_header = False
         for path, text in passage.values:

@@ -1,0 +1,5 @@
+"""What links do with work: topologies, collective algorithms, their closed forms, and the choice between them."""
+
+from hw_models.interconnect.predict import Option, Prediction, bus_factor, predict
+
+__all__ = ["Option", "Prediction", "bus_factor", "predict"]

@@ -1,0 +1,84 @@
+"""Measured collectives: tables of NCCL times, and what is predicted for their rows."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hw_models.interconnect.predict import Prediction, predict
+from simulator.errors import SpecError
+from simulator.system import System
+
+_NCCL = ("collective", "num_gpus", "message_bytes", "latency_ms")
+_DATA = Path(__file__).parents[1] / "data"
+_PACKAGED = {"dgx-a100": "a100/nccl_collectives.csv"}  # half of its rows are fitted: halves(rows)
+_PATTERNS = {"alltoall": "all_to_all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One row: *pattern* of *size* bytes among the first *ranks* chips took *time* picoseconds."""
+
+    pattern: str
+    ranks: int
+    size: int
+    time: int
+
+    def predicted(self, system: System) -> Prediction:
+        return predict(system, self.pattern, self.size, range(self.ranks))
+
+
+def halves(rows: Sequence[Measured], seed: int = 0) -> tuple[list[Measured], list[Measured]]:
+    """(rows to fit to, rows kept back): *rows* in two halves by lot."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return [rows[index] for index in order[: len(rows) // 2]], [rows[index] for index in order[len(rows) // 2 :]]
+
+
+def packaged(system: str) -> Path | None:
+    """The measurements that come with the project for a system of that name, or None."""
+    return _DATA / _PACKAGED[system] if system in _PACKAGED else None
+
+
+def is_nccl(columns: list[str]) -> bool:
+    """Whether a table with these *columns* holds NCCL times."""
+    return all(name in columns for name in _NCCL)
+
+
+def read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Columns and rows of the CSV file at *path*; SpecError if there are none to be had."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            rows = [{key: value or "" for key, value in row.items() if key is not None} for row in reader]
+            columns = [name for name in reader.fieldnames or () if name is not None]
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file") from None
+    except (OSError, ValueError, csv.Error) as error:
+        raise SpecError(f"{path}: cannot be read as CSV: {error}") from None
+    if not rows:
+        raise SpecError(f"{path}: has no rows")
+    return columns, rows
+
+
+def read_nccl(path: Path) -> list[Measured]:
+    """The rows of a table of NCCL times: collective, num_gpus, message_bytes, latency_ms."""
+    columns, rows = read_table(path)
+    missing = [name for name in _NCCL if name not in columns]
+    if missing:
+        raise SpecError(f"{path}: lacks the column {missing[0]} (it has {', '.join(columns)})")
+    return [_measured(path, number, row) for number, row in enumerate(rows, 2)]
+
+
+def _measured(path: Path, line: int, row: dict[str, str]) -> Measured:
+    try:
+        time = round(float(row["latency_ms"]) * 10**9)
+        found = Measured(
+            _PATTERNS.get(row["collective"], row["collective"]), int(row["num_gpus"]), int(row["message_bytes"]), time
+        )
+    except (ValueError, OverflowError) as error:
+        raise SpecError(f"{path}, line {line}: {error}") from None
+    if time <= 0:
+        raise SpecError(f"{path}, line {line}: latency_ms must be greater than 0, got {row['latency_ms']}")
+    return found
