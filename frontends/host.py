@@ -14,7 +14,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
 from frontends import fused
-from frontends.blame import DataDependentError
 from frontends.recorder import META, Recorder
 
 _sdpa = F.scaled_dot_product_attention
@@ -65,7 +64,7 @@ class Host(TorchFunctionMode):
         with torch.utils._python_dispatch._disable_current_modes():
             values = self._recorder.shadows.of(tensor.detach())
         if values is None:
-            raise DataDependentError("reads the value of a tensor")
+            raise self._recorder.unknown(tensor)
         return values
 
     def _constant(self, func: Any, args: Any, kwargs: Any) -> Any:

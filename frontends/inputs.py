@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from frontends.ledger import Ledger
 from frontends.recorder import META
 from frontends.shadows import LIMIT, Shadows
+from frontends.shards import is_sharded, local, with_local
 from simulator.errors import TraceError
 from simulator.graph import Role
 
@@ -21,6 +23,8 @@ _DEPTH = 8
 
 def stand_in(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     """Return a meta tensor of the same shape and layout, of type *dtype* if it holds floating-point numbers."""
+    if is_sharded(tensor):
+        return with_local(tensor, stand_in(local(tensor), dtype))
     cast = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
     if tensor.layout is not torch.strided:
         raise TraceError(f"a tensor of layout {tensor.layout} cannot be traced; wanted a dense (strided) one")
@@ -49,6 +53,9 @@ def _slots(module: nn.Module) -> Iterator[_Slot]:
 class StandIns:
     """Meta twins of a module's parameters and buffers; one twin for a tensor that several places share.
 
+    In a parallel program a parameter on the meta device stands for itself if it needs no cast: hooks hang on it, and
+    buckets and shards refer to it.  Its gradient is taken away again at the end.
+
     parameters  by the first path that names each of them.
     """
 
@@ -62,11 +69,15 @@ class StandIns:
 
     def _twin(self, slot: _Slot, dtype: torch.dtype | None, ledger: Ledger, shadows: Shadows) -> torch.Tensor:
         original = slot.original
-        if type(original) not in (torch.Tensor, nn.Parameter, nn.Buffer):
+        if type(original) not in (torch.Tensor, nn.Parameter, nn.Buffer) and not is_sharded(original):
             raise TraceError(f"{slot.path} is a {type(original).__name__}; wanted a plain tensor or parameter")
-        twin = stand_in(original, dtype)
+        own = dist.is_initialized() and original.is_meta
+        twin = original if own and dtype in (None, original.dtype) else stand_in(original, dtype)
         if isinstance(original, nn.Parameter):
-            twin = self.parameters[slot.path] = nn.Parameter(twin, original.requires_grad)
+            if twin is not original:
+                _check_hooks(slot)
+                twin = nn.Parameter(twin, original.requires_grad)
+            self.parameters[slot.path] = twin
             ledger.adopt(twin, slot.path, Role.WEIGHT)
             return twin
         ledger.adopt(twin, slot.path, Role.BUFFER)
@@ -79,11 +90,24 @@ class StandIns:
         """Put the twins in the module's places, and the user's own back at the end."""
         for slot in self._slots:
             slot.home[slot.name] = self._twins[id(slot.original)]
+        own = [slot.original for slot in self._slots if self._twins[id(slot.original)] is slot.original]
+        gradients = [each.grad for each in own]
+        for each in own:
+            each.grad = None
         try:
             yield
         finally:
             for slot in self._slots:
                 slot.home[slot.name] = slot.original
+            for each, gradient in zip(own, gradients, strict=True):
+                each.grad = gradient
+
+
+def _check_hooks(slot: _Slot) -> None:
+    if dist.is_initialized() and (slot.original._backward_hooks or slot.original._post_accumulate_grad_hooks):
+        raise TraceError(
+            f"{slot.path} has gradient hooks, which a cast leaves behind; build the model in its final type"
+        )
 
 
 @contextmanager

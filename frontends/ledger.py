@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from frontends.dtypes import dtype_of
-from simulator.graph import Operator, OperatorGraph, Role, Tensor, Workload
+from frontends.shards import local
+from simulator.graph import Operator, OperatorGraph, OpKind, Role, Tensor, Workload
 
 _COMPLEX_PARTS = (2,)
 
@@ -33,7 +34,7 @@ class Ledger:
 
     def adopt(self, tensor: torch.Tensor, name: str, role: Role) -> int:
         """Return the id of the storage under *tensor*, entered as *name* and *role* if it is new."""
-        storage = tensor.untyped_storage()
+        storage = local(tensor).untyped_storage()
         address = storage._cdata
         known = self._ids.get(address)
         if known is not None:
@@ -60,12 +61,36 @@ class Ledger:
         self._on_death(address)
         self._gone[storage] = len(self.graph.operators) - 1
 
+    def emptied(self, tensor: torch.Tensor) -> None:
+        """The program gave back the memory under *tensor*, which it may fill again: that is another storage then."""
+        address = local(tensor).untyped_storage()._cdata
+        if address in self._ids:
+            self._died(address)
+
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether the storage under *tensor* has an id already."""
-        return tensor.untyped_storage()._cdata in self._ids
+        return local(tensor).untyped_storage()._cdata in self._ids
+
+    def writer(self, tensor: torch.Tensor) -> Operator | None:
+        """Return the operator that wrote to the storage under *tensor* last."""
+        storage = self._ids.get(local(tensor).untyped_storage()._cdata, -1)
+        return self.graph.operators[self._writer[storage]] if storage >= 0 and self._writer[storage] >= 0 else None
+
+    def source(self, tensor: torch.Tensor, kind: OpKind) -> Operator | None:
+        """Return the last operator of *kind* that the values of *tensor* come from."""
+        writer = self.writer(tensor)
+        reached = set() if writer is None else {writer.id}
+        while reached:
+            operator = self.graph.operators[max(reached)]
+            if operator.kind is kind:
+                return operator
+            reached.discard(operator.id)
+            reached.update(operator.deps)
+        return None
 
     def tensor(self, tensor: torch.Tensor, name: str = "constant") -> Tensor:
         """Return *tensor* as the graph writes it; a storage met for the first time is an activation."""
+        tensor = local(tensor)
         shape = tuple(tensor.shape)
         if tensor.is_complex():
             shape += _COMPLEX_PARTS
@@ -80,8 +105,8 @@ class Ledger:
         deps.discard(-1)
         return tuple(sorted(deps))
 
-    def add(self, operator: Operator) -> None:
-        """Append *operator* to the graph and note what it reads and writes."""
+    def add(self, operator: Operator) -> Operator:
+        """Append *operator* to the graph and note what it reads and writes; returns it."""
         self.graph.add(operator)
         for tensor in operator.inputs:
             self._readers[tensor.storage].append(operator.id)
@@ -90,10 +115,11 @@ class Ledger:
             self._writer[tensor.storage] = operator.id
             self._readers[tensor.storage] = []
             self._last_use[tensor.storage] = operator.id
+        return operator
 
     def relabel(self, tensor: torch.Tensor, name: str, role: Role) -> None:
         """Give the storage under *tensor* another name and role: a gradient is known as one only at the end."""
-        entry = self.graph.storages[self._ids[tensor.untyped_storage()._cdata]]
+        entry = self.graph.storages[self._ids[local(tensor).untyped_storage()._cdata]]
         self.graph.storages[entry.id] = replace(entry, name=name, role=role)
 
     def close(self, outputs: list[torch.Tensor]) -> OperatorGraph:

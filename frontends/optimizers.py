@@ -6,6 +6,7 @@ import torch
 
 from frontends.dtypes import dtype_of
 from frontends.ledger import Ledger
+from frontends.shards import local
 from simulator.errors import UsageError, nearest
 from simulator.graph import Operator, OpKind, Phase, Role, Tensor
 
@@ -34,14 +35,15 @@ def add_optimizer(name: str, parameters: Mapping[str, torch.nn.Parameter], ledge
     for path, parameter in trained.items():
         assert parameter.grad is not None  # those without were left out
         entry = ledger.tensor(parameter)
-        nbytes = parameter.numel() * parameter.element_size()
+        count = local(parameter).numel()
+        nbytes = count * parameter.element_size()
         states = [
             Tensor(ledger.add_storage(f"{path}.{state}", Role.OPTIMIZER, nbytes), entry.shape, entry.dtype)
             for state in STATES[name]
         ]
         inputs += [entry, ledger.tensor(parameter.grad), *states]
         outputs += [entry, *states]
-        elements += parameter.numel()
+        elements += count
     if not trained:
         return
     read, written = tuple(inputs), tuple(outputs)

@@ -10,11 +10,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 import frontends.rules_attention
+import frontends.rules_collectives
 import frontends.rules_convolution
 import frontends.rules_matmul
 import frontends.rules_moves
 import frontends.rules_pointwise
 import frontends.rules_rows  # noqa: F401  the rules enter themselves
+from frontends import collectives
 from frontends.blame import DataDependentError, OutOfRangeError
 from frontends.dtypes import dtype_of
 from frontends.ledger import Ledger
@@ -22,11 +24,13 @@ from frontends.rules import Call, Work, bytes_of, floating_type, work_of
 from frontends.scopes import Scopes
 from frontends.shadows import Shadows
 from frontends.shapes import SHAPES
+from frontends.shards import PLAIN
 from simulator.dtypes import DType
 from simulator.errors import TraceError
 from simulator.graph import MATRIX_KINDS, Operator, OpKind, Role
 
 META = torch.device("meta")
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 _ALLOCATES_ONLY = frozenset(
     f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
@@ -37,7 +41,7 @@ _RANDOMISES = frozenset(
     f"aten.{name}_"
     for name in ("normal", "uniform", "bernoulli", "random", "exponential", "cauchy", "geometric", "log_normal")
 )  # on meta they do nothing, for which torch loads its compiler: seconds
-_OVERWRITES = _RANDOMISES | {"aten.copy_", "aten.fill_", "aten.zero_"}
+_OVERWRITES = _RANDOMISES | {"aten.copy_", "aten.fill_", "aten.zero_", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class _Facts:
     changed      places and names of the arguments that it writes to.
     shape_only   it reads nothing of its tensors but their shape (``zeros_like``).
     value        it hands a value to Python; *dynamic*: the shape of its output depends on values.
+    communicates it belongs to torch.distributed.
     """
 
     target: str
@@ -54,6 +59,7 @@ class _Facts:
     shape_only: bool
     value: bool
     dynamic: bool
+    communicates: bool
 
 
 def _facts(func: Any) -> _Facts:
@@ -62,7 +68,8 @@ def _facts(func: Any) -> _Facts:
     changed = tuple((i, a.name) for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
     value = torch.Tag.data_dependent_output in func.tags
     dynamic = torch.Tag.dynamic_output_shape in func.tags
-    return _Facts(f"{namespace}.{name}", changed, name.endswith("_like") or name.startswith("new_"), value, dynamic)
+    target, shape_only = f"{namespace}.{name}", name.endswith("_like") or name.startswith("new_")
+    return _Facts(target, changed, shape_only, value, dynamic, collectives.communicates(target))
 
 
 class Recorder(TorchDispatchMode):
@@ -75,6 +82,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, ledger: Ledger, scopes: Scopes, shadows: Shadows, *, tf32: bool = False) -> None:
         super().__init__()
         self._tf32 = tf32
+        self.streams = collectives.Streams()
         self.ledger = ledger
         self.shadows = shadows
         self.new_call = False
@@ -89,6 +97,10 @@ class Recorder(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch._C._get_dispatch_mode(_FAKE) is not None:
+            return func(*args, **(kwargs or {}))  # a DTensor asks for shapes: no work of the program's
+        if any(each not in PLAIN for each in types):
+            return NotImplemented  # a tensor made of others, such as a DTensor, takes itself apart first
         with torch._C.DisableTorchFunction():  # shape functions in Python are no calls of the program
             return self._dispatch(func, args, kwargs or {})
 
@@ -103,6 +115,8 @@ class Recorder(TorchDispatchMode):
         if not all(tensor.is_meta for tensor in tensors) or "device" in kwargs:
             args, kwargs = self._on_device(args), {name: self._on_device(each) for name, each in kwargs.items()}
             tensors = list(_tensors(args)) + list(_tensors(kwargs.values()))
+        if facts.communicates:
+            return collectives.run(self, func, facts.target, args, kwargs)
         if facts.value:
             return self._value(func, facts, args)
         if facts.dynamic and _needs_values(facts.target, args, kwargs):
@@ -134,8 +148,24 @@ class Recorder(TorchDispatchMode):
     def _value(self, func: Any, facts: _Facts, args: Any) -> Any:
         twins = [self.shadows.of(each) if isinstance(each, torch.Tensor) else each for each in args]
         if any(twin is None for twin in twins):
-            raise DataDependentError("reads the value of a tensor")
+            raise self.unknown(args[0])
         return func(*twins)
+
+    def unknown(self, tensor: torch.Tensor) -> DataDependentError:
+        """Return the error for a program that looks at *tensor*, whose values nobody knows here."""
+        source = self.ledger.source(tensor, OpKind.COLLECTIVE)
+        if source is None:
+            return DataDependentError("reads the value of a tensor")
+        ranks = ", ".join(map(str, source.group))
+        return DataDependentError(f"reads a value that comes out of {source.name} over ranks {ranks}")
+
+    def clone(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy *tensor* as a kernel of the program would."""
+        return self._dispatch(torch.ops.aten.clone.default, (tensor,), {})  # type: ignore[no-any-return]
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """The values of *tensor* come from another rank now."""
+        self.shadows.forget(tensor.untyped_storage()._cdata)
 
     def _from_values(self, func: Any, facts: _Facts, args: Any, kwargs: Any) -> Any:
         """Run an operator whose output's shape depends on values, if the values are known."""
@@ -186,18 +216,20 @@ class Recorder(TorchDispatchMode):
             return
         unread = {id(t) for t in written} if facts.target in _OVERWRITES or func._overloadname.endswith("out") else ()
         inputs = () if facts.shape_only else tuple({id(t): t for t in tensors if id(t) not in unread}.values())
-        self._enter(Call(func, facts.target, args, kwargs, inputs, (*made, *written)))
+        self.enter(Call(func, facts.target, args, kwargs, inputs, (*made, *written)))
 
-    def _enter(self, call: Call) -> None:
+    def enter(self, call: Call) -> Operator:
+        """Write *call* into the books as one operator, and return that."""
         module, phase = self._scopes.where()
         name = f"{module}/{call.target}"
         ledger = self.ledger
         inputs = tuple(ledger.tensor(tensor) for tensor in call.inputs)
         outputs = tuple(ledger.tensor(tensor, name) for tensor in call.outputs)
         work = self._work(call)
-        ledger.add(
+        id = len(ledger.graph)
+        operator = ledger.add(
             Operator(
-                id=len(ledger.graph),
+                id=id,
                 module=module,
                 target=call.target,
                 kind=work.kind,
@@ -207,13 +239,15 @@ class Recorder(TorchDispatchMode):
                 flops=work.flops,
                 reads=bytes_of(call.inputs) if work.reads is None else work.reads,
                 writes=bytes_of(call.outputs) if work.writes is None else work.writes,
-                deps=ledger.dependencies(inputs, outputs),
+                deps=self.streams.order(id, work.group, ledger.dependencies(inputs, outputs)),
                 dtype=self._rate(work, call),
                 dims=work.dims,
                 dispatches=max(1, self._pending),
+                group=work.group,
             )
         )
         self._pending = 0
+        return operator
 
     def _rate(self, work: Work, call: Call) -> DType:
         """The type whose peak rate bounds the arithmetic."""

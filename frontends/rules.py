@@ -49,6 +49,7 @@ class Work:
     reads    bytes read if nothing is cached (None: every element of each input that is in memory, once).
     writes   bytes written (None: every element of each output, once).
     dtype    type whose peak rate bounds the arithmetic (None: of the first floating-point input, else output).
+    group    ranks of a collective.
     """
 
     kind: OpKind
@@ -57,6 +58,7 @@ class Work:
     writes: int | None = None
     dims: Dims | None = None
     dtype: torch.dtype | None = None
+    group: tuple[int, ...] = ()
 
 
 Rule = Callable[[Call], Work | None]

@@ -75,6 +75,30 @@ def trace_training_step(
     return session.close(scalar)
 
 
+def trace_step(
+    step: Callable[..., Any],
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    optimizer: str | None = "adamw",
+    workload: Workload | None = None,
+    dtype: str | DType | None = None,
+) -> OperatorGraph:
+    """Return the operators of ``step(module, *args, **kwargs)``, a training step that runs its backward pass itself.
+
+    For programs whose own code decides when gradients are reduced, micro-batches run or stages wait.  *optimizer* is
+    added over the parameters that have a gradient when *step* returns; None leaves it to *step*.  Errors as for
+    `trace`.
+    """
+    check_optimizer(optimizer)
+    session = _Session(module, args, kwargs, workload, dtype, training=True)
+    with session.running(), torch.enable_grad():
+        output = session.step(step)
+        session.finish(optimizer)
+    return session.close(output)
+
+
 def run(
     module: nn.Module,
     args: Sequence[Any],
@@ -150,6 +174,11 @@ class _Session:
         """Run the user's module."""
         with blaming(f"the module {type(self._module).__name__}"):
             return self._module(*self._args, **self._kwargs)
+
+    def step(self, step: Callable[..., Any]) -> Any:
+        """Run the user's whole step."""
+        with blaming("the training step"):
+            return step(self._module, *self._args, **self._kwargs)
 
     def loss(self, loss: Loss | None) -> torch.Tensor:
         """Run the module and the loss; nothing but the scalar stays alive."""

@@ -122,10 +122,12 @@ class RowDims:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveDims:
-    """A collective over the ranks of the operator's group.
+    """A collective over the ranks of the operator's group; of a send or recv the group is (sender, receiver).
 
     pattern  all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send or recv.
-    nbytes   of the largest buffer on one rank: the input of a reduce-scatter, the output of an all-gather.
+    nbytes   payload, as the NCCL tests count it: the buffer of an all-reduce, broadcast, send or recv; the whole output
+             of an all-gather; the whole input of a reduce-scatter; what one rank hands in of an all-to-all.  What the
+             operator reads and writes is its own rank's memory, not the links.
     """
 
     pattern: str
