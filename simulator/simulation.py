@@ -84,7 +84,7 @@ def compiled_graph(
         }
         return time, str(max(saved, key=lambda resource: saved[resource]))
 
-    return compile_graph(graph, compute_model(fidelity, chip), judge, passes, chip.cores)
+    return compile_graph(graph, compute_model(fidelity, chip), judge, passes, chip.cores, chip.dram.capacity)
 
 
 def _limited(chip: Chip) -> list[str]:

@@ -1,8 +1,10 @@
 """Graph passes: what a compiler does to a program before it runs, on the operator graph and without running it.
 
 A pass is a function of a graph and of prices that returns a new graph; the old one stays as it is.  A rewrite is made
-if it is legal and if the chip's model says that it is no slower.  FLOPs stay, bytes and kernels never grow (`padding`
-alone trades bytes for time), and the peak memory never grows by fusion.
+if it is legal and if the chip's model says that it is no slower.  FLOPs stay, bytes and kernels never grow, and the
+peak memory never grows by fusion.  Four passes do what Inductor does whether that pays or not, so that the kernels are
+its own: `decompose` (more kernels and bytes), `recompute` and `inline` (more FLOPs), and `padding`, which trades bytes
+for time.
 
 A pass of your own is a function under ``@graph_pass``; it has a name from then on, for ``xpusim passes --passes`` and
 for `compile_graph`.  This one drops copies that a library would make and whose result is read as it was written:

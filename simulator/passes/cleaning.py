@@ -28,7 +28,7 @@ def dead(graph: OperatorGraph, prices: Prices) -> OperatorGraph:
         if op.group or not made or any(each in read or needed(graph, each) for each in made):
             kept.append(op)
             read.update(tensor.storage for tensor in op.inputs)
-    return _without(graph, kept[::-1])
+    return without(graph, kept[::-1])
 
 
 def common(graph: OperatorGraph, prices: Prices) -> OperatorGraph:
@@ -57,7 +57,7 @@ def common(graph: OperatorGraph, prices: Prices) -> OperatorGraph:
         else:
             known[key] = op
             kept.append(op)
-    return _without(graph, kept) if twins else _without(graph, list(graph))
+    return without(graph, kept) if twins else without(graph, list(graph))
 
 
 def _comparable(graph: OperatorGraph, op: Operator, writers: dict[int, int]) -> bool:
@@ -74,7 +74,7 @@ def _whole(graph: OperatorGraph, tensor: Tensor) -> bool:
     return tensor.nbytes == graph.storages[tensor.storage].nbytes and len(set(long)) == len(long) <= 2
 
 
-def _without(graph: OperatorGraph, kept: list[Operator]) -> OperatorGraph:
+def without(graph: OperatorGraph, kept: list[Operator]) -> OperatorGraph:
     """The graph of *kept*, in order; what waited for one that is gone waits for what that one waited for."""
     found = copied(graph)
     place = {op.id: index for index, op in enumerate(kept)}

@@ -10,6 +10,7 @@ from simulator.errors import UsageError, nearest
 from simulator.graph import Operator, OperatorGraph, Phase
 from simulator.passes.attention import attention
 from simulator.passes.cleaning import common, dead
+from simulator.passes.constants import constants
 from simulator.passes.decompose import decompose
 from simulator.passes.fused import PREFIX
 from simulator.passes.fusion import epilogue, pointwise, reductions
@@ -25,6 +26,7 @@ Judge = Callable[[OperatorGraph], tuple[int, str]]
 PASSES: dict[str, Pass] = {
     "dead": dead,
     "common": common,
+    "constants": constants,
     "attention": attention,
     "padding": padding,
     "decompose": decompose,
@@ -76,16 +78,21 @@ def check_passes(names: Sequence[str]) -> None:
 
 
 def compile_graph(
-    graph: OperatorGraph, model: ComputeModel, judge: Judge, passes: Sequence[str] = INDUCTOR, cores: int = 1
+    graph: OperatorGraph,
+    model: ComputeModel,
+    judge: Judge,
+    passes: Sequence[str] = INDUCTOR,
+    cores: int = 1,
+    capacity: int = 0,
 ) -> Compiled:
     """Run *passes* over *graph*, which stays as it is.
 
     model  decides whether a rewrite pays; *judge* gives the time of a whole graph and what binds it, for the reports.
-    cores  of the chip that is compiled for.
+    cores  of the chip that is compiled for; *capacity* bytes of its memory, 0 if that is not known.
     Raises UsageError for an unknown pass.
     """
     check_passes(passes)
-    prices = Prices(model, cores)
+    prices = Prices(model, cores, capacity)
     reports = []
     state = _state(graph, judge)
     for name in passes:
@@ -98,7 +105,9 @@ def compile_graph(
 
 def _state(graph: OperatorGraph, judge: Judge) -> State:
     time, bound = judge(graph)
-    return State(len(graph), sum(op.nbytes for op in graph), time, bound)
+    used = {tensor.storage for op in graph for tensor in (*op.inputs, *op.outputs)}
+    resident = sum(each.nbytes for each in graph.storages if each.role.resident and each.id in used)
+    return State(len(graph), sum(op.nbytes for op in graph), time, bound, resident)
 
 
 def _change(before: OperatorGraph, after: OperatorGraph) -> tuple[tuple[tuple[str, int], ...], ...]:

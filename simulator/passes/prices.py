@@ -11,11 +11,11 @@ class Prices:
     """Times of a few operators in a row by *model*, each different row of operators asked for once.
 
     What stays in a cache from one of them to the next counts; what was there before does not.  *cores* are those of
-    the chip, for passes that cut work into pieces for each.
+    the chip, for passes that cut work into pieces for each; *capacity* bytes of its memory, 0 if that is not known.
     """
 
-    def __init__(self, model: ComputeModel, cores: int = 1) -> None:
-        self.cores = cores
+    def __init__(self, model: ComputeModel, cores: int = 1, capacity: int = 0) -> None:
+        self.cores, self.capacity = cores, capacity
         self._model = model
         self._known: dict[Hashable, int] = {}
 

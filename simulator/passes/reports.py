@@ -8,12 +8,16 @@ from simulator.units import PS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A graph in figures: *kernels*, *nbytes* read and written, *time* in picoseconds and what *bound* it."""
+    """A graph in figures: *kernels*, *nbytes* read and written, *time* in picoseconds and what *bound* it.
+
+    resident  bytes of weights, buffers, caches and inputs that it uses, which are held all the time.
+    """
 
     kernels: int
     nbytes: int
     time: int
     bound: str
+    resident: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def as_rows(reports: Sequence[PassReport]) -> list[dict[str, object]]:
             "seconds_after": report.after.time / PS_PER_SECOND,
             "bound_before": report.before.bound,
             "bound_after": report.after.bound,
+            "resident_bytes_before": report.before.resident,
+            "resident_bytes_after": report.after.resident,
             "made": [{"what": what, "count": count} for what, count in report.made],
             "gone": [{"what": what, "count": count} for what, count in report.gone],
         }
