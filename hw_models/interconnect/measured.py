@@ -13,7 +13,7 @@ from simulator.system import System
 
 _NCCL = ("collective", "num_gpus", "message_bytes", "latency_ms")
 _DATA = Path(__file__).parents[1] / "data"
-_PACKAGED = {"dgx-a100": "a100/nccl_collectives.csv"}  # half of its rows are fitted: halves(rows)
+PACKAGED = {"dgx-a100": "a100/nccl_collectives.csv"}  # half of its rows are fitted: halves(rows)
 _PATTERNS = {"alltoall": "all_to_all"}
 
 
@@ -38,7 +38,7 @@ def halves(rows: Sequence[Measured], seed: int = 0) -> tuple[list[Measured], lis
 
 def packaged(system: str) -> Path | None:
     """The measurements that come with the project for a system of that name, or None."""
-    return _DATA / _PACKAGED[system] if system in _PACKAGED else None
+    return _DATA / PACKAGED[system] if system in PACKAGED else None
 
 
 def is_nccl(columns: list[str]) -> bool:

@@ -1,7 +1,7 @@
 """How long a collective takes on a system: every algorithm that can do it, the fastest, and what holds it up."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models.interconnect import algorithms, closed, trees
@@ -10,7 +10,8 @@ from hw_models.interconnect.fabric import Fabric
 from hw_models.interconnect.group import Group
 from hw_models.interconnect.plans import Plan, programs
 from simulator.errors import UsageError, nearest
-from simulator.network import Load, play, rate
+from simulator.links import Demand
+from simulator.network import Load, Wire, play, rate
 from simulator.system import Protocol, System
 from simulator.units import transfer_ps
 
@@ -25,6 +26,7 @@ class Option:
     busiest   the link that is busy longest.
     how       "closed form" (nothing waits, so it is exact), "played" (messages on links), "estimate" (too many messages
               to play: busiest link and longest way).
+    busy      picoseconds for which the fullest link of each kind is busy, by level and kind.
     """
 
     algorithm: str
@@ -34,6 +36,7 @@ class Option:
     busiest: Load | None
     how: str
     events: int = 0
+    busy: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def utilisation(self) -> float:
@@ -43,8 +46,12 @@ class Option:
     @property
     def link(self) -> str | None:
         """Level and kind of the busiest link, such as ``nvlink up``."""
-        name = self.busiest.wire.name if self.busiest else None
-        return " ".join(map(str, name[:2])) if isinstance(name, tuple) else None
+        return _kind(self.busiest.wire) if self.busiest else None
+
+    @property
+    def demand(self) -> Demand:
+        """What an engine needs to play the collective beside others: alone it takes *time*."""
+        return Demand(self.time - max(self.busy.values(), default=0), self.busy)
 
     @property
     def bound(self) -> str:
@@ -196,7 +203,7 @@ class _Draft:
         """What the closed form says."""
         found = self.closed
         how = "closed form" if found.exact else "estimate"
-        return self._option(found.time, found.busiest, how)
+        return self._option(found.time, found.loads, how)
 
     def played(self) -> Option | None:
         """What the messages say; None if there are too many."""
@@ -209,11 +216,22 @@ class _Draft:
             played = play(plan.programs(self.protocol.latency), route)
         else:
             played = play(programs(plan, self.protocol.latency, folded), route, folded)
-        return self._option(played.time, played.busiest, "played", played.events)
+        return self._option(played.time, played.loads, "played", played.events)
 
-    def _option(self, time: int, busiest: Load | None, how: str, events: int = 0) -> Option:
+    def _option(self, time: int, loads: Mapping[Hashable, Load], how: str, events: int = 0) -> Option:
         latency = min(time, self.closed.latency) + self.extra
-        return Option(self.name, self.protocol.name, time + self.extra, latency, busiest, how, events)
+        busiest = max(loads.values(), key=lambda load: load.busy, default=None)
+        busy: dict[str, int] = {}
+        for load in loads.values():
+            kind = _kind(load.wire)
+            busy[kind] = min(time, max(busy.get(kind, 0), load.busy))
+        return Option(self.name, self.protocol.name, time + self.extra, latency, busiest, how, events, busy)
+
+
+def _kind(wire: Wire) -> str:
+    """Level and kind of *wire*, such as ``nvlink up``."""
+    assert isinstance(wire.name, tuple)  # Fabric names all wires so
+    return " ".join(map(str, wire.name[:2]))
 
 
 def _software(group: Group, pattern: str, size: int) -> int:

@@ -159,6 +159,21 @@ def _said(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def validate(name: str, overrides: Sequence[str], data: str | None, worst: int) -> dict[str, Any]:
+    """``xpusim validate SYSTEM``: measured collectives, those of *data* or those that come with the project."""
+    from hw_models import load_system
+    from hw_models.interconnect.measured import PACKAGED, packaged, read_nccl
+
+    system = load_system(name, overrides)
+    path = Path(data) if data else packaged(system.name)
+    if path is None:
+        names = ", ".join(PACKAGED)
+        raise UsageError(
+            f"no measurements of {system.name} come with xpusim (there are some of: {names}); give --data CSV"
+        )
+    return nccl_table(system, read_nccl(path), path.name, worst)
+
+
 def nccl_table(system: "System", rows: Sequence["Measured"], label: str, worst: int) -> dict[str, Any]:
     """Times of each row on *system*, in input order, beside those measured."""
     from hw_models.interconnect.measured import halves, packaged

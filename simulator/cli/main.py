@@ -9,7 +9,22 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from simulator.cli import array, bench, chips, collective, curve, fit, lab, op, passes, roofline, rtl, run, serve, validate
+from simulator.cli import (
+    array,
+    bench,
+    chips,
+    collective,
+    curve,
+    fit,
+    lab,
+    op,
+    passes,
+    roofline,
+    rtl,
+    run,
+    serve,
+    validate,
+)
 from simulator.errors import XpuError
 from simulator.version import VERSION
 

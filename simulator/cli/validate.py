@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("validate", help="compare predictions with measured times", description=__doc__)
-    parser.add_argument("chip", metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
+    parser.add_argument("chip", metavar="CHIP", help="a name from 'xpusim chips' or 'xpusim systems', or a YAML file")
     parser.add_argument("--data", metavar="CSV", help="times or energies, as in hw_models/data (all that are there)")
     parser.add_argument("--models", metavar="FILE", help="Python file with the MODELS that a table of steps names")
     parser.add_argument("--fidelity", default="tile", metavar="roofline|tile", help="compute model (tile)")
@@ -31,12 +31,18 @@ def run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from hw_models import load_chip
+    from hw_models.loader import is_system
     from simulator.output import check_writable, write_text
 
     if options.json:
         check_writable(Path(options.json))
-    chip = load_chip(options.chip, options.set)
-    found = _one_table(options, chip) if options.data else _packaged(options, chip)
+    if is_system(options.chip):
+        from simulator.cli.collective_data import validate
+
+        found = validate(options.chip, options.set, options.data, options.worst)
+    else:
+        chip = load_chip(options.chip, options.set)
+        found = _one_table(options, chip) if options.data else _packaged(options, chip)
     if options.json:
         import json
 
