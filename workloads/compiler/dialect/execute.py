@@ -39,20 +39,18 @@ from workloads.compiler.dialect.ops import Array
 Printed = Callable[[Array], object]
 
 
-def _print(values: Array) -> None:
+def written(values: Array) -> None:
+    """Write *values* to the standard output."""
     sys.stdout.write(f"{values}\n")
 
 
-def run(module: ModuleOp, *args: Array, function: str = "main", printed: Printed = _print) -> list[Array]:
+def run(module: ModuleOp, *args: Array, function: str = "main", printed: Printed = written) -> list[Array]:
     """Return what *function* returns for *args*; *printed* takes what the program prints.
 
     Raises UsageError for a function that is not there and for arguments of other shapes than it takes.
     """
-    found = _function(module, function)
-    wanted = [ops.shape_of(each) for each in found.body.block.args]
-    got = [each.shape for each in args]
-    if wanted != got:
-        raise UsageError(f"{function} takes tensors of {_list(wanted)}; got {_list(got)}")
+    found = function_named(module, function)
+    check_shapes(found, args)
     high = isinstance(found.body.block.last_op, ops.ReturnOp)  # not lowered yet
     interpreter = Interpreter(module)
     for each in (
@@ -65,7 +63,16 @@ def run(module: ModuleOp, *args: Array, function: str = "main", printed: Printed
     return [np.array(each) if isinstance(each, np.ndarray) else _array(each) for each in results]
 
 
-def _function(module: ModuleOp, name: str) -> func.FuncOp:
+def check_shapes(function: func.FuncOp, args: Sequence[Array]) -> None:
+    """Raise UsageError unless *function* takes tensors of the shapes of *args*."""
+    wanted = [ops.shape_of(each) for each in function.body.block.args]
+    got = [each.shape for each in args]
+    if wanted != got:
+        raise UsageError(f"{function.sym_name.data} takes tensors of {_list(wanted)}; got {_list(got)}")
+
+
+def function_named(module: ModuleOp, name: str) -> func.FuncOp:
+    """The function of *module* called *name*; UsageError if there is none with a body."""
     functions = {op.sym_name.data: op for op in module.walk() if isinstance(op, func.FuncOp) and op.body.blocks}
     if name not in functions:
         raise UsageError(f"there is no function {name!r} (known: {', '.join(functions) or 'none'})")
