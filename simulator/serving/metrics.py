@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from simulator.errors import UsageError
 from simulator.serving.records import Log, Served, Track
+from simulator.serving.scheduler import Limits
 from simulator.units import PS_PER_SECOND, duration
 
 QUANTILES = (50, 95, 99)
@@ -81,6 +82,7 @@ class Figures:
     ttft, tpot, e2e  by per cent of `QUANTILES`; *gap*: between two tokens of one sequence.
     occupancy        KV blocks held, of all: mean over time, and most.
     batch            sequences in a step, mean over busy time.
+    blocked          part of the busy time in which a request waited although the batch had room: for KV blocks.
     busy             part of the time in which steps ran, mean over engines.
     """
 
@@ -97,14 +99,16 @@ class Figures:
     occupancy_most: float
     batch: float
     queue_most: int
+    blocked: float
     busy: float
     steps: int
     goodput: float | None
     met: float | None
 
 
-def figures(log: Log, blocks: int, slo: Objective | None = None) -> Figures:
-    """Work out the figures of *log* on engines with *blocks* KV blocks each."""
+def figures(log: Log, limits: Limits, slo: Objective | None = None) -> Figures:
+    """Work out the figures of *log* on engines with these *limits* each."""
+    blocks = limits.blocks
     served, tracks = log.served, log.tracks
     time = max(1, log.end)
     each_second = PS_PER_SECOND / time
@@ -127,10 +131,21 @@ def figures(log: Log, blocks: int, slo: Objective | None = None) -> Figures:
         occupancy_most=max((max(track.held, default=0) for track in tracks), default=0) / blocks,
         batch=_mean(tracks, "running", busy / len(tracks) if busy else 1),
         queue_most=max((max(track.waiting, default=0) for track in tracks), default=0),
+        blocked=sum(_blocked(track, limits) for track in tracks) / max(1, busy),
         busy=busy / time / len(tracks),
         steps=sum(sum(track.steps) for track in tracks),
         goodput=None if met is None else met * each_second,
         met=None if met is None or not asked else met / asked,
+    )
+
+
+def _blocked(track: Track, limits: Limits) -> int:
+    """Picoseconds of steps with room for sequences and tokens, and requests waiting beside them."""
+    columns = (track.duration, track.waiting, track.running, track.tokens)
+    return sum(
+        duration
+        for duration, waiting, running, tokens in zip(*columns, strict=True)
+        if waiting and running < limits.max_batch and tokens < limits.max_tokens
     )
 
 

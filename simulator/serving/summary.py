@@ -14,6 +14,7 @@ from simulator.units import PS_PER_SECOND, decimal, seconds
 from simulator.variants import Resource
 
 _KEEPS_UP = 0.95  # of the saturation point: above it the queue grows for a long time
+_BLOCKED = 0.2  # of the busy time: from there on the KV cache is part of the verdict
 _DEMAND = {
     Resource.COMPUTE: "faster matrix units, or fewer bits in the products",
     Resource.BANDWIDTH: "memory bandwidth, or fewer bytes: a larger batch, smaller weights, a smaller KV cache",
@@ -61,13 +62,15 @@ class Summary:
         """Whether it keeps up, and what binds: one sentence."""
         busy = max(1, sum(self.bounds.values()))
         binds = f"{self.bound} binds {percent(self.bounds[self.bound] / busy)} of the busy time"
-        most = f"{self.saturation:.3g} requests/s"
+        most = f"{_rate(self.saturation)} requests/s"
+        if self.figures.blocked > _BLOCKED:
+            binds = f"the KV cache limits the batch to {self.figures.batch:.3g}, and {binds}"
         if self.offered is None:
             return f"Saturated at {most}; {binds}."
         if not self.keeps_up:
             never = "can never be served" if self.offered > self.saturation else "is at the limit"
-            return f"{self.offered:.3g} requests/s {never}: it saturates at {most}; {binds}."
-        return f"Keeps up with {self.offered:.3g} of at most {most}; {binds}."
+            return f"{_rate(self.offered)} requests/s {never}: it saturates at {most}; {binds}."
+        return f"Keeps up with {_rate(self.offered)} of at most {most}; {binds}."
 
     @property
     def demand(self) -> str:
@@ -76,8 +79,11 @@ class Summary:
         share = self.bounds[self.bound] / busy
         gain = f"10 % more would shorten a step by up to {percent(share * (1 - 1 / 1.1))}"
         text = f"It asks for {_DEMAND[self.bound]}; {gain}."
-        if self.figures.occupancy_most > 0.98:
-            text += " The KV cache was full: more memory would let more sequences run at once."
+        if self.figures.blocked > _BLOCKED:
+            text = (
+                f"It asks for memory capacity, or a smaller KV cache: requests wait for blocks in "
+                f"{percent(self.figures.blocked)} of the busy time. " + text.replace("It asks", "A step asks", 1)
+            )
         return text
 
     @property
@@ -85,15 +91,15 @@ class Summary:
         """The numbers of the first five seconds."""
         found, log = self.figures, self.log
         facts = [
-            Fact("throughput", f"{found.requests_per_second:.3g} requests/s", f"{found.requests:,} served"),
-            Fact("output", f"{decimal(found.tokens_per_second, '')} tokens/s", self._in_and_out()),
+            Fact("throughput", f"{_rate(found.requests_per_second)} requests/s", f"{found.requests:,} served"),
+            Fact("output", f"{_rate(found.tokens_per_second)} tokens/s", self._in_and_out()),
             Fact("TTFT", _three(found.ttft), "p50, p95, p99: from arrival to the first token"),
             Fact("TPOT", _three(found.tpot), "p50, p95, p99: time per output token after the first"),
             Fact("end to end", _three(found.e2e), "p50, p95, p99: from arrival to the last token"),
         ]
         if found.goodput is not None and found.met is not None:
             note = f"requests within the SLO; {percent(found.met)} of all"
-            facts.append(Fact("goodput", f"{found.goodput:.3g} requests/s", note))
+            facts.append(Fact("goodput", f"{_rate(found.goodput)} requests/s", note))
         facts += [
             Fact("batch", f"{found.batch:.3g}", f"sequences in a step, mean; at most {self.limits.max_batch}"),
             Fact(
@@ -109,7 +115,7 @@ class Summary:
         return facts
 
     def _in_and_out(self) -> str:
-        total = decimal(self.figures.total_tokens_per_second, "")
+        total = _rate(self.figures.total_tokens_per_second)
         hits = f"; {self.log.cached:,} prompt tokens from the prefix cache" if self.log.cached else ""
         return f"{total} tokens/s with the prompts{hits}"
 
@@ -157,6 +163,15 @@ def _request(each: Any) -> dict[str, Any]:
         "preemptions": each.preemptions,
         "cached": each.cached,
     }
+
+
+def _rate(value: float) -> str:
+    """Three digits, and none lost before the point.
+
+    >>> _rate(0.12345), _rate(3984.2)
+    ('0.123', '3,984')
+    """
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _three(values: dict[int, float]) -> str:

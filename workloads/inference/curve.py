@@ -79,12 +79,12 @@ def curve(family: Family, quant: str, settings: Settings, steps: Steps | None = 
     """
     chip = settings.chip
     times = StepTimes(family, chip, settings.mode, settings.fidelity, settings.cache)
-    judge = Judge(family, chip, settings.mode, settings.fidelity)
+    judge = Judge(times)
     limit = batch_limit(family, settings)
     points = []
     for batch in settings.batches:
         time = steps(batch, settings.context) if steps else times.decode(batch, settings.context)
-        shares = judge.shares(times, StepShape(batch, batch, Rows(batch, 1, settings.context), None))
+        shares = judge.shares(StepShape(batch, batch, Rows(batch, 1, settings.context), None))
         bound = max(shares, key=lambda resource: shares[resource])
         rate = batch * gain * PS_PER_SECOND / time
         points.append(Point(batch, time, rate, bound, shares[bound], batch <= limit))

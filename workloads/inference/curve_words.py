@@ -101,9 +101,10 @@ def verdict(settings: Settings, curves: Sequence[Curve]) -> tuple[Resource, str]
     one, best = first.points[0], first.best
     if best is None:
         return Resource.CAPACITY, f"Not one sequence of {settings.context:,} positions fits beside the weights."
+    more = best.tokens_per_second / one.tokens_per_second
     words = [
         f"One step reads {decimal(first.weights, 'B')} of weights for a batch of {one.batch} as for one of "
-        f"{best.batch}: batching makes {best.tokens_per_second / one.tokens_per_second:.3g} times as many tokens/s of it."
+        f"{best.batch}: batching makes {more:.3g} times as many tokens/s of it."
     ]
     for each in curves[1:]:
         start, end = each.points[0], each.points[-1]

@@ -78,11 +78,11 @@ def serve(plan: Plan, requests: Sequence[Request], slo: Objective | None = None)
         chip=plan.chip,
         limits=plan.limits,
         capacity=plan.capacity,
-        figures=figures(log, plan.limits.blocks, slo),
+        figures=figures(log, plan.limits, slo),
         log=log,
         bounds=bounds,
         idle=idle,
-        offered=_offered(requests),
+        offered=_offered(requests, len(log.served)),
         saturation=_saturation(plan, requests),
         slo=slo,
     )
@@ -98,10 +98,10 @@ def _recomputed(bounds: dict[Resource, int], log: Log) -> None:
             bounds[Resource.CAPACITY] += moved
 
 
-def _offered(requests: Sequence[Request]) -> float | None:
-    """Requests a second; None if there is no time between the first and the last."""
+def _offered(requests: Sequence[Request], served: int) -> float | None:
+    """Requests a second, those rejected left out; None if there is no time between the first and the last."""
     span = requests[-1].arrival - requests[0].arrival
-    return (len(requests) - 1) * PS_PER_SECOND / span if span else None
+    return (len(requests) - 1) * served / len(requests) * PS_PER_SECOND / span if span else None
 
 
 def _saturation(plan: Plan, requests: Sequence[Request]) -> float:

@@ -59,7 +59,7 @@ class StepTimes:
         self._bodies: dict[int, Body] = {}
         self._attention: dict[Rows, int] = {}
         self._played: dict[StepShape, int] = {}
-        self._gap = 0 if self.model.ideal else chip.overheads.gap
+        self.gap = 0 if self.model.ideal else chip.overheads.gap
         self._submit = 0 if self.model.ideal or mode is not Mode.GRAPH else chip.overheads.host_submit
 
     @cached_property
@@ -136,7 +136,7 @@ class StepTimes:
             total += self._keys(*shape.decodes)
         if shape.chunks is not None:
             total += self.attention(_coarse(shape.chunks))
-        return self._submit + total - self._gap  # there is one gap less than operators
+        return self._submit + total - self.gap  # there is one gap less than operators
 
     def graph(self, shape: StepShape) -> OperatorGraph:
         """The operators of a step of that *shape*."""
@@ -166,7 +166,7 @@ class StepTimes:
         before = [self.family.operator(op.id, size) for op in self._writers[id]]
         made = attention(self.family.first.operators[id], rows, self.cache)
         graph = renumbered([*before, made], self.family.first.storages, self.family.first.workload)
-        return self.model.costs(graph)[-1].time + self._gap
+        return self.model.costs(graph)[-1].time + self.gap
 
     @cached_property
     def _writers(self) -> dict[int, list[Operator]]:
@@ -201,13 +201,13 @@ class StepTimes:
         sums = {True: 0, False: 0}
         for op, cost, count in zip(family.first, costs, times, strict=True):
             if op.id not in family.attention:
-                sums[op.id in family.head] += count * (cost.time + self._gap)
+                sums[op.id in family.head] += count * (cost.time + self.gap)
         return Body(sums[False], sums[True])
 
     def _interpolated(self, shape: StepShape) -> int:
         """Time of a played step, between both ends of a stair of keys."""
         chunks = None if shape.chunks is None else _coarse(shape.chunks)
-        tokens = _up(shape.tokens, 1 if shape.tokens <= 32 else 8 if shape.tokens <= _EXACT else _stair(shape.tokens))
+        tokens = _up(shape.tokens, 1 if shape.tokens <= 32 else 8 if shape.tokens <= 8 * _EXACT else _STAIR)
         samples = _up(shape.samples, 1 if shape.samples <= 8 else 8)
 
         def at(keys: int) -> int:
@@ -251,8 +251,9 @@ def _up(size: int, multiple: int) -> int:
 
 
 def _coarse(rows: Rows) -> Rows:
-    """Chunks rounded up to 8 new positions and 32 keys."""
-    return Rows(rows.batch, _up(rows.q, 8), max(_up(rows.q, 8), _up(rows.keys, 32)))
+    """Chunks rounded up to 8 new positions, and to 32 keys where most of them are not new."""
+    q = _up(rows.q, 8)
+    return Rows(rows.batch, q, max(q, _up(rows.keys, 32 if rows.keys > 2 * q else 8)))
 
 
 def _rough(shape: StepShape) -> StepShape:
