@@ -105,7 +105,7 @@ def _load(
     kind: _Kind, adapter: TypeAdapter[Described], path: Path, label: str | Path, overrides: Sequence[str]
 ) -> Described:
     document = _resolve(kind, path)
-    override.apply(document, overrides, kind.schema())
+    override.apply(document, overrides, kind.schema(), lists=kind is _SYSTEM)
     try:
         described = adapter.validate_python(document.data)
     except ValidationError as error:

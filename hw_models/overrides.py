@@ -11,27 +11,27 @@ ORIGIN = "--set"
 _SOURCE = "set by hand, with no source"
 
 
-def apply(document: Document, overrides: Sequence[str], schema: Section | None = None) -> None:
+def apply(document: Document, overrides: Sequence[str], schema: Section | None = None, lists: bool = False) -> None:
     """Put each ``path=value`` of *overrides* into *document*, the last word on a path winning.
 
     A path names one value of the description; ``null`` takes a value or a whole section away.  SpecError lists
     every override that names nothing, or a whole section.  Values are checked later, with all the others.
-    *schema* says what the description may hold: that of a chip, if not given.
+    *schema* says what the description may hold: that of a chip, if not given.  *lists*: some values may be lists.
     """
     schema = schema or chip_schema()
-    faults = [fault for text in overrides if (fault := _apply_one(document, text, schema))]
+    faults = [fault for text in overrides if (fault := _apply_one(document, text, schema, lists))]
     if faults:
         raise SpecError("\n".join(faults))
 
 
-def _apply_one(document: Document, text: str, schema: Section) -> str | None:
+def _apply_one(document: Document, text: str, schema: Section, lists: bool) -> str | None:
     """Apply one override; return what is wrong with it, or None."""
     dotted, equals, raw = text.partition("=")
     path = tuple(part.strip() for part in dotted.split("."))
     if not equals or not raw.strip() or not all(path):
         return f"--set {text}: expected PATH=VALUE, such as memory.hbm.bandwidth=6TB/s"
     value = scalar(raw.strip())
-    if isinstance(value, dict | list):
+    if isinstance(value, dict) or (isinstance(value, list) and not lists):
         return f"--set {text}: sets one value at a time, got {'a mapping' if isinstance(value, dict) else 'a list'}"
     data: dict[str, Any] = document.data
     section: Section | None = schema

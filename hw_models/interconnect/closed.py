@@ -92,14 +92,14 @@ def _passes_once(lane: Lane, profile: Callable[[tuple[Peer, ...]], _Profile]) ->
 
 def _load(loads: dict[Hashable, Load], found: _Profile, each: Round) -> int:
     """Add one round (with its repeats) to *loads*; return the picoseconds for which its busiest link is busy once."""
-    longest = 0
+    once: dict[Hashable, int] = {}  # a wire of a folded network stands for more or fewer ranks, message by message
     for wire, crossings in found.wires:
         busy = sum(wire.transit(each.sends[number][1], first).busy for number, first in crossings)
         load = loads.setdefault(wire.name, Load(wire))
         load.size += each.repeat * wire.sharers * sum(each.sends[number][1] for number, _ in crossings)
         load.busy += each.repeat * busy
-        longest = max(longest, busy)
-    return longest
+        once[wire.name] = once.get(wire.name, 0) + busy
+    return max(once.values(), default=0)
 
 
 def _profile(peers: tuple[Peer, ...], places: Places, seen: Seen, latency: int) -> _Profile:

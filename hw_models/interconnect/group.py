@@ -99,7 +99,7 @@ class Group:
         """Which ranks a closed form has to look at for messages to these peers."""
         peers = set(sends)
         if all(peer.everyone and self._turns(peer) for peer in peers):
-            return Seen(range(1), self.folded_route, not any(self._last_of_leaf(axis) for axis in self.axes or ()))
+            return Seen(range(1), self.folded_route, not any(self._leaves(axis) for axis in self.axes or ()))
         along = {peer.axis for peer in peers}
         axis = None if len(along) > 1 or None in along else along.pop()
         if self.axes and len(self.axes) == 1:
@@ -129,19 +129,22 @@ class Group:
         source, there, stride = 0, target, 1
         for axis in self.axes or ():
             at = target // stride % axis.length
-            last = self._last_of_leaf(axis) if at else 0
-            source += last * stride
-            there += ((at + last) % axis.length - at) * stride
+            edge = self._edge(axis, at)
+            source += edge * stride
+            there += ((at + edge) % axis.length - at) * stride
             stride *= axis.length
         return source, there
 
-    def _last_of_leaf(self, axis: Axis) -> int:
-        """A position whose next along *axis* hangs on another leaf switch; 0 where there is none."""
+    def _leaves(self, axis: Axis) -> list[int]:
+        """The leaf switch of each position along *axis*; none if all hang on one, or there are no leaves."""
         leaf = self.level(axis).leaf
-        if leaf is None or axis.any:
-            return 0
-        leaves = [position // leaf for position in axis.positions]
-        return next(at for at in range(axis.length) if leaves[at] != leaves[(at + 1) % axis.length])
+        return [] if leaf is None or axis.any else [position // leaf for position in axis.positions]
+
+    def _edge(self, axis: Axis, distance: int) -> int:
+        """A position from which *distance* along *axis* leads to another leaf switch; 0 where there is none."""
+        leaves = self._leaves(axis)
+        crossing = (at for at in range(len(leaves)) if leaves[at] != leaves[(at + distance) % axis.length])
+        return next(crossing, 0)
 
     def foldable(self, plan: Plan) -> bool:
         """Whether rank 0 may stand for all: plan and links look the same from every rank, or from none worse."""

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.interconnect import predict
+from hw_models import load_system
+from hw_models.interconnect import Collectives, predict
 from hw_models.interconnect.algorithms import FLAT, chain
 from hw_models.interconnect.closed import estimate
 from hw_models.interconnect.fabric import Fabric
@@ -194,3 +195,37 @@ def test_a_thousand_nodes_take_as_many_events_as_a_few() -> None:
     group = Group(Fabric(system(Topology.TORUS, shape=(64, 64))), range(4096))
     plan = Plan(group.lengths, (FLAT["ring"][0]("all_gather", 4096, 0, 64),))
     assert play(programs(plan, folded=True), group.folded_route, folded=True).events == 64  # 63 arrivals and the start
+
+
+def test_an_oversubscribed_fat_tree_is_bound_by_its_leaves() -> None:
+    # Four chips, two a leaf, 2:1: a leaf has the bandwidth of one port up to the spine.  All-to-all of 4 kB: shares of
+    # 1 us, of which a port sends 3 and a leaf 2 x 2: 4 us, and four links of 1 us.
+    tree = system(Topology.FAT_TREE, 4, leaf=2, oversubscription=2.0)
+    group = Group(Fabric(tree), range(4))
+    plan = plan_of(group, "direct", "all_to_all", 4000)
+    found = estimate(plan, group.view)
+    assert (found.time, found.exact) == (8 * US, False)
+    assert found.busiest is not None
+    assert found.busiest.wire.name == ("link", "leaf up")
+    # Played: shares to the other leaf stand behind one that stays (each chip sends to its next first): 1 us later at
+    # the spine, or not, but never earlier than the leaf allows.
+    played = play(programs(plan), group.route).time
+    assert 8 * US <= played <= 9 * US
+    full = system(Topology.FAT_TREE, 4, leaf=2)
+    assert predict(full, "all_to_all", 4000, algorithm="direct").best.time == 7 * US
+
+
+def test_groups_that_lie_alike_share_a_prediction() -> None:
+    pod = Collectives(load_system("dgx-h200x4"))
+    first, second = (pod.predict("all_reduce", 10**6, range(node, node + 8)) for node in (0, 16))
+    assert first is second
+    assert pod.predict("all_reduce", 10**6, range(0, 32, 8)) is not first
+    assert first == predict(pod.system, "all_reduce", 10**6, range(8))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(["all_reduce", "all_gather", "all_to_all"]), st.integers(1, 10**9))
+def test_a_demand_takes_alone_what_was_predicted(pattern: str, size: int) -> None:
+    for option in predict(load_system("dgx-h200x2"), pattern, size).options:
+        assert option.demand.alone == option.time
+        assert option.demand.fixed >= 0

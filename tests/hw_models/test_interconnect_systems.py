@@ -176,3 +176,8 @@ def test_groups_are_seen_as_axes() -> None:
     assert axes_of(pod, [0, 1, 8]) is None
     assert axes_of(torus, range(16)) == [("ici", 16, True)]
     assert axes_of(torus, range(4)) == [("ici", 4, False)]  # an axis wraps at its full length only
+
+
+def test_the_shape_of_a_torus_can_be_set() -> None:
+    torus = load_system("tpu-v5e-pod", ["links.ici.shape=[4, 8]", "links.ici.wrap=[false, true]"])
+    assert (torus.chips, torus.links["ici"].wraps) == (32, (False, True))
