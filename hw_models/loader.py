@@ -62,9 +62,17 @@ def load_chip(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Chip:
 
 def is_system(name_or_path: str | Path) -> bool:
     """Whether *name_or_path* means a system: by its name, or by the ``chip`` that only a system's file has."""
-    if _is_path(name_or_path):
+    seen: set[Path] = set()
+    while _is_path(name_or_path):
         path = Path(name_or_path)
-        return path.is_file() and "chip" in read(path).data
+        if not path.is_file() or path.resolve() in seen:
+            return False  # and loading it as a chip says what is wrong
+        seen.add(path.resolve())
+        data = read(path).data
+        base = data.get("extends")
+        if "chip" in data or not isinstance(base, str):
+            return "chip" in data
+        name_or_path = path.parent / base if _is_path(base) else base
     return _split(name_or_path)[0] in system_names()
 
 

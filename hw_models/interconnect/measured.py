@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from hw_models.interconnect.algorithms import PATTERNS
 from hw_models.interconnect.predict import Prediction, predict
-from simulator.errors import SpecError
+from simulator.errors import SpecError, nearest
 from simulator.system import System
 
 _NCCL = ("collective", "num_gpus", "message_bytes", "latency_ms")
 _DATA = Path(__file__).parents[1] / "data"
 PACKAGED = {"dgx-a100": "a100/nccl_collectives.csv"}  # half of its rows are fitted: halves(rows)
-_PATTERNS = {"alltoall": "all_to_all"}
+_NAMES = {"alltoall": "all_to_all"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,15 @@ def _measured(path: Path, line: int, row: dict[str, str]) -> Measured:
     try:
         time = round(float(row["latency_ms"]) * 10**9)
         found = Measured(
-            _PATTERNS.get(row["collective"], row["collective"]), int(row["num_gpus"]), int(row["message_bytes"]), time
+            _NAMES.get(row["collective"], row["collective"]), int(row["num_gpus"]), int(row["message_bytes"]), time
         )
     except (ValueError, OverflowError) as error:
         raise SpecError(f"{path}, line {line}: {error}") from None
-    if time <= 0:
-        raise SpecError(f"{path}, line {line}: latency_ms must be greater than 0, got {row['latency_ms']}")
+    if found.pattern not in PATTERNS:
+        raise SpecError(
+            f"{path}, line {line}: unknown collective {row['collective']!r}{nearest(found.pattern, PATTERNS)}"
+        )
+    for column, value in (("latency_ms", time), ("num_gpus", found.ranks), ("message_bytes", found.size)):
+        if value <= 0:
+            raise SpecError(f"{path}, line {line}: {column} must be greater than 0, got {row[column]}")
     return found

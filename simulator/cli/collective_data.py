@@ -180,6 +180,9 @@ def nccl_table(system: "System", rows: Sequence["Measured"], label: str, worst: 
     from simulator.cli.collective_print import print_rows
     from simulator.version import VERSION
 
+    largest = max(rows, key=lambda row: row.ranks)
+    if largest.ranks > system.chips:
+        raise UsageError(f"{label} has rows of {largest.ranks} GPUs, and {system.name} has {system.chips} chips")
     ours = packaged(system.name)
     fitted = set(halves(rows)[0]) if ours is not None and Path(label).name == ours.name else set()
     found = [_nccl_row(system, row, row in fitted) for row in rows]

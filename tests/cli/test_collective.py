@@ -194,6 +194,26 @@ def test_a_wrong_row_is_named(
     assert said(capsys, "collective", "--data", str(table), code=2) == [f"xpusim: {table}, line 2: {message}"]
 
 
+def test_more_gpus_than_chips_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("collective,num_gpus,message_bytes,latency_ms\nall_reduce,16,512,0.1\n")
+    lines = said(capsys, "validate", "dgx-a100", "--data", str(table), code=2)
+    assert lines == ["xpusim: rows.csv has rows of 16 GPUs, and dgx-a100 has 8 chips"]
+    lines = said(capsys, "validate", "xpu-board", code=2)
+    assert lines == [
+        "xpusim: no measurements of xpu-board come with xpusim (there are some of: dgx-a100); give --data CSV"
+    ]
+
+
+def test_a_system_of_ones_own_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, own = tmp_path / "mine.yaml", tmp_path / "more.yaml"
+    path.write_text("extends: xpu-board\nlinks:\n  board:\n    size: 4\n")
+    own.write_text("extends: ./mine.yaml\ndescription: more of mine\n")
+    assert said(capsys, "show", str(own))[0] == "more: more of mine, 4 chips"
+    own.write_text("extends: ./more.yaml\n")
+    assert said(capsys, "show", str(own), code=2) == [f"xpusim: {own}: extends itself: more.yaml -> more.yaml"]
+
+
 def test_a_table_without_a_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("backend,npus\nAware,8\n")

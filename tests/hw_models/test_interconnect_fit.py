@@ -57,6 +57,8 @@ def test_a_wrong_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     ("cells", "message"),
     [
         ("all_reduce,2,512,0", "latency_ms must be greater than 0, got 0"),
+        ("all_reduce,0,512,1", "num_gpus must be greater than 0, got 0"),
+        ("all_redcue,2,512,1", "unknown collective 'all_redcue'; did you mean 'all_reduce'?"),
         ("all_reduce,two,512,1", "invalid literal for int() with base 10: 'two'"),
     ],
 )
