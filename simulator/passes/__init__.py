@@ -4,7 +4,7 @@ A pass is a function of a graph and of prices that returns a new graph; the old 
 if it is legal and if the chip's model says that it is no slower.  FLOPs stay, bytes and kernels never grow, and the
 peak memory never grows by fusion.  Four passes do what Inductor does whether that pays or not, so that the kernels are
 its own: `decompose` (more kernels and bytes), `recompute` and `inline` (more FLOPs), and `padding`, which trades bytes
-for time.
+for time.  The fusion passes also write the loops that stay alone: a compiler calls no library for them.
 
 A pass of your own is a function under ``@graph_pass``; it has a name from then on, for ``xpusim passes --passes`` and
 for `compile_graph`.  This one drops copies that a library would make and whose result is read as it was written:
