@@ -61,20 +61,30 @@ def estimate(plan: Plan, view: View, latency: int = 0) -> Estimate:
         return _profile(peers, places, view(peers), latency)
 
     total, lanes = Estimate(0, 0), []
+    used: dict[Hashable, int] = {}  # when a lane first comes to each link, in picoseconds from its start
     for lane in plan.lanes:
-        time = waited = 0
+        time = waited = rounds = first = 0
         for each in lane:
             found = profile(tuple(peer for peer, _ in each.sends))
             longest = _load(total.loads, found, each)
+            for wire, _ in found.wires:
+                used.setdefault(wire.name, time)
             time, waited = time + (found.latency + longest) * each.repeat, waited + found.latency * each.repeat
+            rounds += each.repeat
+            first = time if rounds <= plan.stagger else first
             total.exact = total.exact and found.exact
-        lanes.append((time, waited))
-    total.time, total.latency = max(lanes)
-    if plan.pipelined and len(lanes) > 1:
-        total.time += (len(lanes) - 1) * max((load.busy // len(lanes) for load in total.loads.values()), default=0)
-        total.exact = total.exact and not plan.stagger and _passes_once(plan.lanes[0], profile)
+        lanes.append((time, waited, first))
+    total.time, total.latency, first = max(lanes)
+    busiest = total.busiest.busy if total.busiest else 0
+    if plan.stagger:  # one lane to its end and the starts of the others, or a link from its first use on
+        full = max((load.busy + used[name] for name, load in total.loads.items()), default=0)
+        total.time = max(total.time + (len(lanes) - 1) * first, full)
+        total.exact = total.exact and len(lanes) == 1
+    elif plan.pipelined:  # the first chunk to its end, and the others through the busiest link
+        total.time += busiest * (len(lanes) - 1) // len(lanes)
+        total.exact = total.exact and (len(lanes) == 1 or _passes_once(plan.lanes[0], profile))
     elif len(lanes) > 1:  # side by side they cannot beat the busiest link
-        total.time = max(total.time, total.busiest.busy if total.busiest else 0)
+        total.time = max(total.time, busiest)
         total.exact = False
     return total
 

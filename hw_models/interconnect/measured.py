@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hw_models.interconnect.algorithms import PATTERNS
-from hw_models.interconnect.predict import Prediction, predict
+from hw_models.interconnect.prediction import Prediction, predict
 from simulator.errors import SpecError, nearest
 from simulator.system import System
 

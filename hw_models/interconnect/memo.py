@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from hw_models.interconnect.fabric import Fabric
-from hw_models.interconnect.predict import Prediction, predict
+from hw_models.interconnect.prediction import Prediction, predict
 from simulator.system import System
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hw_models.interconnect.predict import Prediction
+    from hw_models.interconnect.prediction import Prediction
     from simulator.system import System
 
 _EXAMPLE = "example: xpusim collective all_reduce --system dgx-h200x16 --bytes 256MiB"
@@ -79,7 +79,7 @@ def _table(options: argparse.Namespace) -> dict[str, Any]:
 
 def _one(options: argparse.Namespace) -> dict[str, Any]:
     from hw_models import load_system
-    from hw_models.interconnect.predict import predict
+    from hw_models.interconnect.prediction import predict
     from simulator.cli.collective_print import print_prediction
     from simulator.errors import UsageError
 
@@ -135,7 +135,7 @@ def _gains(
     """(what would be better, factor by which the collective would be faster): each level and each latency in turn."""
     from dataclasses import replace
 
-    from hw_models.interconnect.predict import predict
+    from hw_models.interconnect.prediction import predict
 
     better: list[tuple[str, System]] = []
     for name, level in system.levels:

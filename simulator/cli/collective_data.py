@@ -116,7 +116,7 @@ def _number(path: Path, line: int, column: str, text: str, kind: Any) -> Any:
 def _physical_cycles(case: "Case") -> int:
     """Nanoseconds of our own model on the same links: decimal GB/s, cut-through, contention where links are shared."""
     from hw_models.interconnect.astrasim import TOPOLOGIES
-    from hw_models.interconnect.predict import predict
+    from hw_models.interconnect.prediction import predict
     from simulator.system import Level, System
 
     source = "a row of ASTRA-sim"

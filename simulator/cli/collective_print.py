@@ -8,7 +8,7 @@ from simulator.units import binary, decimal, seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hw_models.interconnect.predict import Option, Prediction
+    from hw_models.interconnect.prediction import Option, Prediction
     from simulator.system import Level, System
 
 _WIDTH = 120  # of a line that goes to a file or a pipe

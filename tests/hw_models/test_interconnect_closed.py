@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hw_models import load_system
 from hw_models.interconnect import Collectives, predict
 from hw_models.interconnect.algorithms import FLAT, chain
+from hw_models.interconnect.candidates import candidates
 from hw_models.interconnect.closed import estimate
 from hw_models.interconnect.fabric import Fabric
 from hw_models.interconnect.group import Group
@@ -229,3 +230,16 @@ def test_a_demand_takes_alone_what_was_predicted(pattern: str, size: int) -> Non
     for option in predict(load_system("dgx-h200x2"), pattern, size).options:
         assert option.demand.alone == option.time
         assert option.demand.fixed >= 0
+
+
+@pytest.mark.parametrize("name", ["dgx-h200x4", "dgx-h200x16", "tpu-v5e-pod"])
+@pytest.mark.parametrize("pattern", ["all_reduce", "all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("size", [2**16, 2**30])
+def test_estimates_of_a_hierarchy_are_near_what_is_played(name: str, pattern: str, size: int) -> None:
+    pod = load_system(name)
+    group = Group(Fabric(pod), range(pod.chips))
+    for _, plan in candidates(group, pattern, size, "hierarchical"):
+        assert isinstance(plan, Plan)
+        found = estimate(plan, group.view)
+        played = play(programs(plan, folded=True), group.folded_route, folded=True).time
+        assert found.time == pytest.approx(played, rel=0.0 if found.exact else 0.2)
