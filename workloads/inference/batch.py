@@ -35,11 +35,6 @@ class Batch:
     longest: int
     fresh: bool
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors in the order of the fields."""
-        return self.tokens, self.positions, self.slots, self.tables, self.starts, self.lengths, self.samples
-
 
 def batch_of(slices: Many[Slice], block_size: int, device: torch.device) -> Batch:
     """Return the batch of one step; sampled rows come in the order of *slices*, single tokens first."""
@@ -86,4 +81,4 @@ def _to(device: torch.device, columns: Many[Many[int]]) -> tuple[Tensor, ...]:
     flat = torch.tensor([value for column in columns for value in column], dtype=torch.int32)
     flat = flat.pin_memory() if device.type == "cuda" else flat
     flat = flat.to(device, non_blocking=True)
-    return flat.split([len(column) for column in columns])
+    return torch.split(flat, [len(column) for column in columns])

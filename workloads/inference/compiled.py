@@ -1,9 +1,9 @@
-"""Products with packed weights on a CPU: loops that numba compiles, which unpack a group at a time and keep no matrix.
+"""Packed weights and paged keys on a CPU: loops that numba compiles, which copy neither a matrix nor a sequence.
 
 Threads share the outputs.  The codes of one output and one group become fp32 once, in the first-level cache, and are
 multiplied with each row of x.  Many rows are torch's business, over a strip of the matrix that stays in a cache.
 """
-# mypy: disable-error-code="untyped-decorator, no-untyped-def"
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, call-arg"
 
 import numba
 import numpy as np
@@ -78,6 +78,47 @@ def _unpack(data, scales, zeros, bits, first, out):
                     pair = np.int32(data[first + n, group * half + j])
                     out[n, base + j] = np.float32(pair & 15) * scale + zero
                     out[n, base + j + half] = np.float32(pair >> 4) * scale + zero
+
+
+@_compiled
+def _attend(q, keys, values, tables, lengths, window, out):
+    """One new token of each sequence: q and out [sequences, heads, H], keys and values [blocks, page, kv heads, H]."""
+    sequences, heads, head = q.shape
+    page, kv_heads = keys.shape[1], keys.shape[2]
+    group = heads // kv_heads
+    scale = np.float32(1 / np.sqrt(head))
+    for pair in numba.prange(sequences * heads):
+        s, n = pair // heads, pair % heads
+        k = n // group
+        length = lengths[s]
+        first = max(0, length - window) if window else 0
+        weights = np.empty(length - first, dtype=np.float32)
+        top = np.float32(-np.inf)
+        for at in range(first, length):
+            block, row = tables[s, at // page], at % page
+            score = np.float32(0)
+            for j in range(head):
+                score += q[s, n, j] * keys[block, row, k, j]
+            weights[at - first] = score * scale
+            top = max(top, score * scale)
+        total = np.float32(0)
+        for at in range(length - first):
+            weights[at] = np.exp(weights[at] - top)
+            total += weights[at]
+        for j in range(head):
+            out[s, n, j] = np.float32(0)
+        for at in range(first, length):
+            block, row, weight = tables[s, at // page], at % page, weights[at - first] / total
+            for j in range(head):
+                out[s, n, j] += weight * values[block, row, k, j]
+
+
+def attention(q: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tensor, window: int) -> Tensor:
+    """Return the attention [S, N, H] of one new token *q* of each sequence over the paged cache, all in fp32."""
+    out = torch.empty_like(q)
+    pages = keys.numpy(), values.numpy(), tables.numpy(), lengths.numpy()
+    _attend(q.contiguous().numpy(), *pages, window, out.numpy())
+    return out
 
 
 def linear(x: Tensor, data: Tensor, scales: Tensor, zeros: Tensor, bits: int) -> Tensor:

@@ -95,8 +95,7 @@ def _rows(normed: bool, sizes: Sizes) -> Facts:
     heads, kv_heads, head, tokens = 6, 2, 64, 9
     config = replace(preset("llama-8b"), layers=1, heads=heads, kv_heads=kv_heads, head_dim=head)
     ((keys, values),) = random_pages(config, 256, sizes)
-    like = {"device": sizes.device, "dtype": sizes.dtype}
-    qkv, gains = torch.randn(tokens, (heads + 2 * kv_heads) * head, **like), torch.randn(2, head, **like)
+    qkv, gains = _random(sizes, tokens, (heads + 2 * kv_heads) * head), _random(sizes, 2, head)
     angles = torch.rand(100, head // 2, device=sizes.device) * 6
     at = torch.arange(tokens, device=sizes.device, dtype=torch.int32) + 7
     slots = torch.where(at == 9, -1, at * 3)
@@ -104,13 +103,17 @@ def _rows(normed: bool, sizes: Sizes) -> Facts:
     rest = angles.cos(), angles.sin(), at, slots, *((gains[0], gains[1]) if normed else (None, None)), 1e-6
     found = (*launch.place(qkv, *own, *rest), *own)
     wanted = (*reference.place(qkv, *other, *rest), *other)
-    x, y = torch.randn(tokens, 1000, **like), torch.randn(tokens, 1000, **like)
+    x, y = _random(sizes, tokens, 1000), _random(sizes, tokens, 1000)
     sums = zip(launch.add_norm(x, y, y[0], 1e-5), reference.add_norm(x, y, y[0], 1e-5), strict=True)
     return _judged(
         *(relative(one, two) for one, two in zip(found, wanted, strict=True)),
         *(relative(one, two) for one, two in sums),
         relative(launch.gate(x), reference.gate(x)),
     )
+
+
+def _random(sizes: Sizes, rows: int, columns: int) -> Tensor:
+    return torch.randn(rows, columns, device=sizes.device, dtype=sizes.dtype)
 
 
 def _small(sizes: Sizes, dtype: torch.dtype) -> Model:

@@ -11,6 +11,7 @@ from workloads.gpt.presets import preset
 from workloads.inference.batch import Batch
 from workloads.inference.cache import Pages, make_pages
 from workloads.inference.model import Runner
+from workloads.inference.steps import ragged
 
 BLOCK_SIZE = 16
 
@@ -82,25 +83,7 @@ def decode_step(batch: int, context: int, blocks: int, sizes: Sizes, seed: int =
 
 def mixed_step(pieces: Sequence[tuple[int, int]], blocks: int, sizes: Sizes, seed: int = 0) -> Batch:
     """Return a step of (start, count) pieces, single tokens first, each of a sequence of its own."""
-    generator = torch.Generator().manual_seed(seed)
-    needed = [-(-(start + count) // BLOCK_SIZE) for start, count in pieces]
-    order = torch.randperm(blocks, generator=generator).tolist()
-    tables, taken = torch.zeros((len(pieces), max(needed)), dtype=torch.int32), 0
-    for row, count in enumerate(needed):
-        tables[row, :count] = torch.tensor(order[taken : taken + count], dtype=torch.int32)
-        taken += count
-    positions = torch.cat([torch.arange(start, start + count) for start, count in pieces])
-    owner = torch.repeat_interleave(torch.arange(len(pieces)), torch.tensor([count for _, count in pieces]))
-    slots = tables[owner, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
-    starts = torch.tensor([0, *torch.tensor([count for _, count in pieces]).cumsum(0).tolist()])
-    parts = (
-        torch.randint(100, positions.shape, generator=generator), positions, slots, tables, starts,
-        torch.tensor([start + count for start, count in pieces]), starts[1:] - 1,
-    )  # fmt: skip
-    singles = sum(count == 1 for _, count in pieces)
-    longest = max((count for _, count in pieces if count > 1), default=0)
-    fresh = len(pieces) == 1 and longest > 1 and pieces[0][0] == 0
-    return Batch(*(part.to(sizes.device, torch.int32) for part in parts), singles, longest, fresh)
+    return ragged(pieces, blocks, BLOCK_SIZE, sizes.device, seed)
 
 
 def runner_of(model: Model, scheme: str, sizes: Sizes) -> Runner:

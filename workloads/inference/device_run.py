@@ -108,7 +108,7 @@ def _model(results: Results, name: str) -> None:
     if name != "llama-8b" and not sizes.dry:
         results.add(f"tuned {name}", lambda: len(list(linear_table(name, sizes.batches, mm=False))))
     for scheme in sizes.schemes:
-        results.add(f"{name} {scheme}", lambda scheme=scheme: _parts(results, model, name, scheme))
+        results.add(f"{name} {scheme}", partial(_parts, results, model, name, scheme))
     if name in sizes.models[:2]:
         for scheme in ("none", "w4"):
             results.add(f"served {name} {scheme}", partial(serve, model, scheme, sizes))
@@ -168,11 +168,11 @@ def _mm_us(rows: int, outputs: int, inputs: int) -> float:
 
 
 def copy_rate() -> Facts:
-    """Bytes a second of a large copy on the device, read and written both counted."""
-    source = torch.randn(2**30, device="cuda")
+    """Bytes a second of a large sum with one operand on the device, read and written both counted."""
+    source = torch.randn(2**30, device="cuda", dtype=torch.bfloat16)
     target = torch.empty_like(source)
-    us = tuning.cold_us([lambda: target.copy_(source)])
-    return {"bytes_per_second": 2 * source.numel() * 4 / us * 1e6}
+    us = tuning.cold_us([partial(torch.add, source, 1.0, out=target)])
+    return {"bytes_per_second": 4 * source.numel() / us * 1e6}
 
 
 def compile_ahead() -> Facts:

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,10 +50,10 @@ def prefill_steps(runner: Runner, pages: Layers, sizes: Sizes) -> Iterator[Facts
     """Time of one prompt of each length: eagerly, as a graph, and as the graph of the kernel that reads the cache."""
     for length in sizes.prompts:
         batch = mixed_step([(0, length)], pages[0][0].shape[0], sizes)
-        facts: Facts = {"tokens": length, "wall_us": eager_us(lambda batch=batch: runner(batch, pages))}
+        facts: Facts = {"tokens": length, "wall_us": eager_us(partial(runner, batch, pages))}
         facts["graph"] = device_us(_runnable(runner, batch, pages, sizes))
         if length in sizes.prompts[::2]:
-            paged = Batch(*batch.tensors, batch.decodes, batch.longest, fresh=False)
+            paged = replace(batch, fresh=False)
             facts["graph_paged"] = device_us(_runnable(runner, paged, pages, sizes))
         yield facts
 
@@ -64,7 +66,7 @@ def mixed_steps(runner: Runner, pages: Layers, sizes: Sizes) -> Iterator[Facts]:
             pieces = [(context - 1, 1)] * (decodes // 16 if sizes.dry else decodes) + [(start, sizes.chunk)]
             batch = mixed_step(pieces, pages[0][0].shape[0], sizes)
             facts: Facts = {"decodes": decodes, "context": context, "chunk": sizes.chunk, "start": start}
-            facts["wall_us"] = eager_us(lambda batch=batch: runner(batch, pages))
+            facts["wall_us"] = eager_us(partial(runner, batch, pages))
             yield facts | {"graph": device_us(_runnable(runner, batch, pages, sizes))}
 
 
@@ -137,8 +139,8 @@ def serve(model: Model, scheme: str, sizes: Sizes) -> Facts:
     generator = torch.Generator().manual_seed(7)
     first = engine.requests
     for number in range(count):
-        length = int(torch.randint(prompt // 8, prompt + 1, (), generator=generator))
-        wanted = int(torch.randint(output // 4, output + 1, (), generator=generator))
+        length = int(torch.randint(max(1, prompt // 8), prompt + 1, (), generator=generator))
+        wanted = int(torch.randint(max(1, output // 4), output + 1, (), generator=generator))
         ids = torch.randint(100, (length,), generator=generator).tolist()
         engine.add(ids, wanted, Sampling(seed=number))
     began = time.perf_counter()
@@ -154,7 +156,7 @@ def serve(model: Model, scheme: str, sizes: Sizes) -> Facts:
     }  # fmt: skip
 
 
-def _warm(engine: Engine, prompt: int) -> None:
+def _warm(engine: Timed, prompt: int) -> None:
     """Capture every batch size, and compile what prompts need, before the clock starts."""
     size = 1
     while size <= engine.scheduler.limits.max_batch:

@@ -74,19 +74,19 @@ class Graphs:
 def padded(tokens: int, prompt: bool, pages: int, device: torch.device) -> Batch:
     """Return a batch of padding alone: one prompt of *tokens*, or as many sequences with one token each."""
     sequences = 1 if prompt else tokens
-    zeros = {"dtype": torch.int32, "device": device}
-    return Batch(
-        tokens=torch.zeros(tokens, **zeros),
-        positions=torch.zeros(tokens, **zeros),
-        slots=torch.full((tokens,), -1, **zeros),
-        tables=torch.zeros((sequences, pages), **zeros),
-        starts=torch.zeros(sequences + 1, **zeros),
-        lengths=torch.zeros(sequences, **zeros),
-        samples=torch.zeros(1, **zeros) if prompt else torch.arange(tokens, **zeros),
-        decodes=0 if prompt else tokens,
-        longest=tokens if prompt else 0,
-        fresh=False,
-    )
+    with torch.device(device):
+        return Batch(
+            tokens=torch.zeros(tokens, dtype=torch.int32),
+            positions=torch.zeros(tokens, dtype=torch.int32),
+            slots=torch.full((tokens,), -1, dtype=torch.int32),
+            tables=torch.zeros((sequences, pages), dtype=torch.int32),
+            starts=torch.zeros(sequences + 1, dtype=torch.int32),
+            lengths=torch.zeros(sequences, dtype=torch.int32),
+            samples=torch.arange(1 if prompt else tokens, dtype=torch.int32),
+            decodes=0 if prompt else tokens,
+            longest=tokens if prompt else 0,
+            fresh=False,
+        )
 
 
 def fill(place: Batch, batch: Batch) -> None:

@@ -1,9 +1,8 @@
 """Products with packed weights in Triton: bytes stay packed until they are in registers.
 
 Weights are the left operand, so that Hopper's tensor cores take them out of registers, where they are unpacked.  Codes
-become floating point without a conversion: bits 0x4300 | q are the bf16 number 128 + q, and 0x6400 | q the fp16 number
-1024 + q; the offset comes off with the zero of the group.  Where a matrix has too few rows to fill the chip, its groups
-are split over programs; the one that finishes last adds up the parts, always in the same order.
+of four bits become bf16 without a conversion: the bits 0x4300 | q are 128 + q.  Where a matrix has too few rows to fill
+the chip, its groups are split over programs; the one that finishes last adds up the parts, always in the same order.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # ruff: noqa: N803  compile-time constants are written in capitals, as everywhere in Triton
@@ -15,31 +14,42 @@ _ANY = ["m", "n", "k", "groups", "per_part"]
 
 
 @triton.jit
-def _nibbles(packed, DTYPE: tl.constexpr, FAST: tl.constexpr):
-    """Low and high halves of *packed* bytes as numbers: q, or q + 128 if FAST."""
+def _weights(packed, scale, zero, FAST: tl.constexpr, DTYPE: tl.constexpr):
+    """Low and high halves of *packed* bytes as weights; *scale* and *zero* are [outputs, 1]."""
     if FAST:
+        wide_scale = tl.broadcast_to(scale.to(tl.bfloat16), packed.shape)
+        wide_zero = tl.broadcast_to(zero.to(tl.bfloat16), packed.shape)
         low, high = tl.inline_asm_elementwise(
             """{
-            .reg .b32 up, a, b, c, d;
+            .reg .b32 up, a, b, c, d, off;
+            mov.b32 off, 0x43004300;
             shr.u32 up, $4, 4;
             prmt.b32 a, $4, 0, 0x4140;
             prmt.b32 b, $4, 0, 0x4342;
             prmt.b32 c, up, 0, 0x4140;
             prmt.b32 d, up, 0, 0x4342;
-            lop3.b32 $0, a, 0x000F000F, 0x43004300, 0xEA;
-            lop3.b32 $1, b, 0x000F000F, 0x43004300, 0xEA;
-            lop3.b32 $2, c, 0x000F000F, 0x43004300, 0xEA;
-            lop3.b32 $3, d, 0x000F000F, 0x43004300, 0xEA;
+            lop3.b32 a, a, 0x000F000F, off, 0xEA;
+            lop3.b32 b, b, 0x000F000F, off, 0xEA;
+            lop3.b32 c, c, 0x000F000F, off, 0xEA;
+            lop3.b32 d, d, 0x000F000F, off, 0xEA;
+            sub.rn.bf16x2 a, a, off;
+            sub.rn.bf16x2 b, b, off;
+            sub.rn.bf16x2 c, c, off;
+            sub.rn.bf16x2 d, d, off;
+            fma.rn.bf16x2 $0, a, $5, $7;
+            fma.rn.bf16x2 $1, b, $6, $8;
+            fma.rn.bf16x2 $2, c, $5, $7;
+            fma.rn.bf16x2 $3, d, $6, $8;
             }""",
-            "=r,=r,=r,=r,r",
-            [packed],
+            "=r,=r,=r,=r,r,r,r,r,r",
+            [packed, wide_scale, wide_zero],
             dtype=(tl.bfloat16, tl.bfloat16),
             is_pure=True,
             pack=4,
         )
     else:
-        low = (packed & 15).to(DTYPE)
-        high = (packed >> 4).to(DTYPE)
+        low = ((packed & 15).to(tl.float32) * scale + zero).to(DTYPE)
+        high = ((packed >> 4).to(tl.float32) * scale + zero).to(DTYPE)
     return low, high
 
 
@@ -69,6 +79,7 @@ def gemm(
     x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
     x_row, data_row,
     BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, FAST: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """out [m, n] = x [m, k] W^T over *per_part* groups of inputs; the tile is [BLOCK_N, BLOCK_M]."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -81,38 +92,43 @@ def gemm(
     x_at = x_ptr + rows.to(tl.int64)[None, :] * x_row
     acc = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
     first = tl.program_id(1) * per_part
-    for group in tl.range(first, tl.minimum(first + per_part, groups)):
+    last = tl.minimum(first + per_part, groups)
+    if AHEAD:
+        next_scale = tl.load(scale_ptr + first * n + columns, mask=known, other=0.0)
+        next_zero = tl.load(zero_ptr + first * n + columns, mask=known, other=0.0)
+    for group in tl.range(first, last):
+        if AHEAD:  # scales are too narrow for the asynchronous copies that bring the rest: ask one round before
+            scale = next_scale.to(tl.float32)[:, None]
+            zero = next_zero.to(tl.float32)[:, None]
+            at = tl.minimum(group + 1, groups - 1) * n + columns
+            next_scale = tl.load(scale_ptr + at, mask=known, other=0.0)
+            next_zero = tl.load(zero_ptr + at, mask=known, other=0.0)
+        else:
+            scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None]
+            zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None]
         if BITS == 4:
             packed = tl.load(data_at + group * 64 + half[None, :], mask=known[:, None], other=0)
-            low, high = _nibbles(packed, x_ptr.dtype.element_ty, FAST)
+            low, high = _weights(packed, scale, zero, FAST, x_ptr.dtype.element_ty)
         else:
-            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0).to(
-                x_ptr.dtype.element_ty
-            )
-            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0).to(
-                x_ptr.dtype.element_ty
-            )
-        at = group * 128 + half[:, None]
-        x_low = tl.load(x_at + at, mask=(at < k) & real[None, :], other=0.0)
-        x_high = tl.load(x_at + at + 64, mask=(at + 64 < k) & real[None, :], other=0.0)
-        product = tl.dot(low, x_low, input_precision="ieee")
-        product = tl.dot(high, x_high, product, input_precision="ieee")
-        total = tl.sum(x_low.to(tl.float32) + x_high.to(tl.float32), 0)
-        scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
-        zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
-        if FAST and BITS == 4:
-            zero -= 128 * scale
-        acc += product * scale[:, None] + zero[:, None] * total[None, :]
-    at = rows.to(tl.int64)[None, :] * n + columns[:, None]
+            codes = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0)
+            low = (codes.to(tl.float32) * scale + zero).to(x_ptr.dtype.element_ty)
+            codes = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0)
+            high = (codes.to(tl.float32) * scale + zero).to(x_ptr.dtype.element_ty)
+        inputs = group * 128 + half[:, None]
+        x_low = tl.load(x_at + inputs, mask=(inputs < k) & real[None, :], other=0.0)
+        x_high = tl.load(x_at + inputs + 64, mask=(inputs + 64 < k) & real[None, :], other=0.0)
+        acc = tl.dot(low, x_low, acc, input_precision="ieee")
+        acc = tl.dot(high, x_high, acc, input_precision="ieee")
+    places = rows.to(tl.int64)[None, :] * n + columns[:, None]
     tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
-    _finish(acc, at, inside, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
+    _finish(acc, places, inside, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
 
 
 @triton.jit(do_not_specialize=_ANY)
 def matvec(
     x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
     x_row, data_row,
-    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, FAST: tl.constexpr,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """As `gemm` for one row of x a program (BLOCK_M is 1), by multiply-adds in fp32; sums along inputs come last."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -122,21 +138,20 @@ def matvec(
     data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
     acc = tl.zeros([BLOCK_N, 64], dtype=tl.float32)
     first = tl.program_id(1) * per_part
-    for group in tl.range(first, tl.minimum(first + per_part, groups)):
+    for group in tl.range(first, tl.minimum(first + per_part, groups), num_stages=STAGES):
         if BITS == 4:
             packed = tl.load(data_at + group * 64 + half[None, :], mask=known[:, None], other=0)
-            low, high = _nibbles(packed, tl.float32, FAST)
+            low = (packed & 15).to(tl.float32)
+            high = (packed >> 4).to(tl.float32)
         else:
-            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0)
-            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0)
+            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0).to(tl.float32)
+            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0).to(tl.float32)
         at = group * 128 + half
         x_low = tl.load(x_ptr + row * x_row + at, mask=at < k, other=0.0).to(tl.float32)
         x_high = tl.load(x_ptr + row * x_row + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)
         scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
         zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
-        if FAST and BITS == 4:
-            zero -= 128 * scale
-        product = low.to(tl.float32) * x_low[None, :] + high.to(tl.float32) * x_high[None, :]
+        product = low * x_low[None, :] + high * x_high[None, :]
         acc += product * scale[:, None] + zero[:, None] * (x_low + x_high)[None, :]
     tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
     _finish(tl.sum(acc, 1), row * n + columns, known, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
@@ -145,7 +160,7 @@ def matvec(
 @triton.jit(do_not_specialize=["n", "k"])
 def dequantise(
     data_ptr, scale_ptr, zero_ptr, out_ptr, n, k, data_row,
-    BITS: tl.constexpr, BLOCK_N: tl.constexpr, FAST: tl.constexpr,
+    BITS: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """out [n, k]: the matrix itself, one group of BLOCK_N outputs a program; for products that are bound by compute."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -156,9 +171,9 @@ def dequantise(
     scale = tl.load(scale_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
     zero = tl.load(zero_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
     if BITS == 4:
-        low, high = _nibbles(tl.load(data_at + group * 64 + half[None, :], mask=known, other=0), tl.float32, FAST)
-        if FAST:
-            zero -= 128 * scale
+        packed = tl.load(data_at + group * 64 + half[None, :], mask=known, other=0)
+        low = packed & 15
+        high = packed >> 4
     else:
         low = tl.load(data_at + group * 128 + half[None, :], mask=known, other=0)
         high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known, other=0)

@@ -21,6 +21,7 @@ class Tile:
 
     rows     of x in a program; 1: the kernel of multiply-adds, more: that of tensor cores; 0: unpack, then torch.
     outputs  of the matrix in a program.
+    ahead    scales are loaded one round before they are used.
     waves    programs that the groups are split for, in multiples of the multiprocessors; 0: no split.
     """
 
@@ -29,20 +30,22 @@ class Tile:
     waves: int
     warps: int = 4
     stages: int = 3
+    ahead: bool = False
 
 
 def tiles_for(rows: int) -> tuple[Tile, ...]:
     """Tiles that are tried for that many rows of x; the first is what is used where nothing was measured."""
-    if rows == 1:
-        return Tile(1, 16, 4), Tile(1, 32, 4), Tile(1, 32, 8), Tile(16, 64, 4, 4, 4)
     if rows <= 16:
-        return Tile(16, 64, 4, 4, 4), Tile(16, 128, 2, 8, 4), Tile(16, 64, 2, 4, 5)
+        wide = Tile(16, 64, 8, 4, 4), Tile(16, 64, 4, 4, 6), Tile(16, 128, 4, 8, 4), Tile(16, 64, 4, 4, 4, ahead=True)
+        return (*wide, Tile(1, 16, 4, 4, 4), Tile(1, 32, 8, 4, 4)) if rows == 1 else wide
     if rows <= 32:
-        return Tile(32, 64, 4, 4, 4), Tile(32, 128, 2, 8, 4)
+        return Tile(32, 64, 4, 4, 4), Tile(32, 128, 4, 8, 4), Tile(32, 64, 4, 4, 4, ahead=True)
     if rows <= 64:
-        return Tile(64, 64, 2, 4, 4), Tile(64, 128, 2, 8, 4)
+        return Tile(64, 64, 4, 4, 4), Tile(64, 128, 2, 8, 4), Tile(64, 64, 4, 4, 4, ahead=True)
     if rows <= 256:
-        return Tile(64, 128, 2, 8, 4), Tile(128, 128, 1, 8, 3)
+        return (
+            Tile(64, 128, 2, 8, 4), Tile(128, 128, 1, 8, 3), Tile(128, 128, 1, 8, 3, ahead=True), Tile(0, 32, 0)
+        )  # fmt: skip
     return Tile(0, 32, 0), Tile(128, 128, 0, 8, 3)
 
 
@@ -83,11 +86,13 @@ def linear(x: Tensor, data: Tensor, scales: Tensor, zeros: Tensor, bits: int, ti
     parts = _blocks(groups, per_part)
     out = x.new_empty((rows, outputs))
     partial = out if parts == 1 else x.new_empty((parts, rows, outputs), dtype=torch.float32)
-    kernel = kernels_linear.matvec if found.rows == 1 else kernels_linear.gemm
+    one = found.rows == 1
+    kernel = kernels_linear.matvec if one else kernels_linear.gemm
+    special = {"STAGES": found.stages} if one else {"FAST": _fast(x), "AHEAD": found.ahead}
     kernel[(blocks, parts, strips)](
         x, data, scales, zeros, out, partial, _counters(x.device), rows, outputs, inputs, groups, per_part,
         x.stride(0), data.stride(0), BITS=bits, BLOCK_M=found.rows, BLOCK_N=found.outputs, SPLIT=parts > 1,
-        FAST=_fast(x), num_warps=found.warps, num_stages=found.stages,
+        num_warps=found.warps, num_stages=found.stages, **special,
     )  # fmt: skip
     return out
 
@@ -97,7 +102,7 @@ def dequantised(data: Tensor, scales: Tensor, zeros: Tensor, bits: int, inputs: 
     outputs, groups = data.shape[0], scales.shape[0]
     out = torch.empty((outputs, inputs), dtype=dtype, device=data.device)
     kernels_linear.dequantise[(_blocks(outputs, 32), groups)](
-        data, scales, zeros, out, outputs, inputs, data.stride(0), BITS=bits, BLOCK_N=32, FAST=data.is_cuda, num_warps=4
+        data, scales, zeros, out, outputs, inputs, data.stride(0), BITS=bits, BLOCK_N=32, num_warps=4
     )
     return out
 

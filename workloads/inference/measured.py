@@ -23,16 +23,17 @@ class MeasuredPoint:
     step: int
 
 
-def read_measured(path: Path) -> list[MeasuredPoint]:
+def read_measured(path: Path, model: str = "", context: int = 0) -> list[MeasuredPoint]:
     """Read a CSV with columns quant, batch, seconds, or JSON: a list of such objects, or one under "points".
 
+    The engine's own measurements (docs/data/lab06_h200.json) are read too: steps of *model* at *context*.
     SpecError lists all faults with their row.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-    rows = _json(path, text) if path.suffix == ".json" else list(csv.DictReader(text.splitlines()))
+    rows = _json(path, text, model, context) if path.suffix == ".json" else list(csv.DictReader(text.splitlines()))
     found, faults = [], list[str]()
     for number, row in enumerate(rows, 1):
         try:
@@ -46,15 +47,29 @@ def read_measured(path: Path) -> list[MeasuredPoint]:
     return found
 
 
-def _json(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
+def _json(path: Path, text: str, model: str, context: int) -> Iterable[Mapping[str, Any]]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise SpecError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from None
-    points = data.get("points") if isinstance(data, dict) else data
+    own = _engines(data, model, context) if isinstance(data, dict) else []
+    points = own or (data.get("points") if isinstance(data, dict) else data)
     if not isinstance(points, list):
         raise SpecError(f'{path}: wanted a list of objects with quant, batch and seconds, or one under "points"')
     return points
+
+
+def _engines(data: Mapping[str, Any], model: str, context: int) -> list[Mapping[str, Any]]:
+    """Decode steps of the device script: ``{"llama-8b w4": {"decode": [{"batch", "context", "us"}]}}``."""
+    found = []
+    for quant in _NAMES:
+        steps = data.get(f"{model} {quant}", {})
+        found += [
+            {"quant": quant, "batch": each["batch"], "seconds": each["us"] / 1e6}
+            for each in (steps.get("decode", []) if isinstance(steps, dict) else [])
+            if each["context"] == context
+        ]
+    return found
 
 
 def _point(row: Mapping[str, Any]) -> MeasuredPoint:

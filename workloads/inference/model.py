@@ -27,6 +27,11 @@ class Dense(nn.Module):
         self.weight = weight
         self.bias = bias
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix."""
+        return self.weight.numel() * self.weight.element_size()
+
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
 
@@ -39,6 +44,11 @@ class Quantised(nn.Module):
         self.packed = pack(weight, bits)
         self.bias = bias
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed matrix."""
+        return self.packed.nbytes
+
     def forward(self, x: Tensor) -> Tensor:
         p = self.packed
         y = operator.linear(x, p.data, p.scales, p.zeros, p.bits)
@@ -50,11 +60,11 @@ Linear = Dense | Quantised
 
 def _linear(parts: Sequence[nn.Linear], bits: int) -> Linear:
     """One product for several linear layers that read the same input."""
-    weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight for part in parts])
-    bias = parts[0].bias
-    if bias is not None and len(parts) > 1:
-        bias = torch.cat([part.bias for part in parts])
-    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    alone = len(parts) == 1
+    weight = (parts[0].weight if alone else torch.cat([part.weight for part in parts])).detach()
+    bias: Tensor | None = None
+    if parts[0].bias is not None:
+        bias = (parts[0].bias if alone else torch.cat([part.bias for part in parts])).detach()
     return Quantised(weight, bias, bits) if bits else Dense(weight, bias)
 
 
@@ -64,11 +74,10 @@ class Norm(nn.Module):
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
         self.norm = norm
-        self.fused = isinstance(norm, nn.RMSNorm)
 
     def forward(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        if self.fused:
-            return operator.add_norm(x, y, self.norm.weight, self.norm.eps)
+        if isinstance(self.norm, nn.RMSNorm):
+            return operator.add_norm(x, y, self.norm.weight, self.norm.eps or 0.0)
         total = x if y is None else x + y
         return total, self.norm(total)
 
@@ -105,7 +114,8 @@ class Layer(nn.Module):
         self.attention_norm = Norm(block.attention_norm)
         self.qkv = _linear([attention.qkv] if config.fused_qkv else [attention.q, attention.k, attention.v], bits)
         self.o = _linear([attention.o], bits)
-        self.norms = (attention.q_norm.weight, attention.k_norm.weight) if config.qk_norm else (None, None)
+        self.q_gain: Tensor | None = attention.q_norm.weight if isinstance(attention.q_norm, nn.RMSNorm) else None
+        self.k_gain: Tensor | None = attention.k_norm.weight if isinstance(attention.k_norm, nn.RMSNorm) else None
         self.eps = config.norm_eps
         self.ffn_norm = Norm(block.ffn_norm)
         self.ffn = FeedForward(block.ffn, bits)
@@ -123,9 +133,10 @@ class Layer(nn.Module):
     def _attend(self, qkv: Tensor, batch: Batch, pages: Pages, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
         keys, values = pages
         cos, sin = rotation or (None, None)
-        q, k = operator.place(qkv, keys, values, cos, sin, batch.positions, batch.slots, *self.norms, self.eps)
+        at = batch.positions, batch.slots
+        q, k = operator.place(qkv, keys, values, cos, sin, *at, self.q_gain, self.k_gain, self.eps)
         if batch.fresh and not self.window:
-            v = qkv[:, (q.shape[1] + k.shape[1]) * q.shape[2] :].unflatten(1, k.shape[1:])
+            v = qkv.view(len(qkv), -1, q.shape[2])[:, -k.shape[1] :]
             return operator.fresh_attention(q, k, v).flatten(1)
         return operator.attention(q, keys, values, batch, self.window).flatten(1)
 
@@ -161,17 +172,25 @@ class Runner(nn.Module):
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
+    def linears(self) -> list[Linear]:
+        """Every matrix that a step multiplies with; experts left out."""
+        return [module for module in self.modules() if isinstance(module, Dense | Quantised)]
+
     @torch.no_grad()
     def forward(self, batch: Batch, cache: Sequence[Pages]) -> Tensor:
         x = functional.embedding(batch.tokens, self.embedding.weight)
         if self.position_embedding is not None:
             x = x + functional.embedding(batch.positions, self.position_embedding.weight)
-        added = None
+        added: Tensor | None = None
         for layer, pages in zip(self.layers, cache, strict=True):
             x, added = layer(x, added, batch, pages, self.rotation)
+        if not len(batch.samples):  # a chunk that does not end its prompt
+            return x.new_empty((0, self.config.vocab))
         if x.shape[0] != batch.samples.shape[0]:
-            x, added = (part.index_select(0, batch.samples) for part in (x, added))
-        return self.head(self.norm(x, added)[1])
+            x = x.index_select(0, batch.samples)
+            added = None if added is None else added.index_select(0, batch.samples)
+        logits: Tensor = self.head(self.norm(x, added)[1])
+        return logits
 
 
 def _rotation(config: Config, context: int, like: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -125,7 +125,8 @@ def _(x: Tensor) -> Tensor:
 def linear(x: Tensor, data: Tensor, scales: Tensor, zeros: Tensor, bits: int) -> Tensor:
     """Return x W^T [rows, outputs] of a packed matrix."""
     if _own(x):
-        return linear_op(x, data, scales, zeros, bits)
+        y: Tensor = linear_op(x, data, scales, zeros, bits)
+        return y
     if x.device.type == "cpu" and x.dtype != torch.float64 and find_spec("numba"):
         from workloads.inference import compiled  # noqa: PLC0415  numba is in the labs extra
 
@@ -137,7 +138,12 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, batch: Batch, window: int
     """Return the attention [T, N, H] of *q* over the paged cache."""
     where = batch.tables, batch.starts, batch.lengths, batch.decodes
     if _own(q):
-        return attention_op(q, keys, values, *where, batch.longest, window)
+        y: Tensor = attention_op(q, keys, values, *where, batch.longest, window)
+        return y
+    if batch.decodes == len(q) and q.device.type == "cpu" and q.dtype == torch.float32 and find_spec("numba"):
+        from workloads.inference import compiled  # noqa: PLC0415  numba is in the labs extra
+
+        return compiled.attention(q, keys, values, batch.tables, batch.lengths, window)
     return reference.attention(q, keys, values, *where, window)
 
 

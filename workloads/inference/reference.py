@@ -40,8 +40,8 @@ def place(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return queries [T, N, H] and keys [T, K, H], normed and rotated; write keys and values to the cache."""
     kv_heads, head = keys.shape[2:]
-    split = qkv.unflatten(1, (-1, head))
-    q, k, v = split.split((split.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)
+    split = qkv.view(len(qkv), -1, head)
+    q, k, v = torch.split(split, [split.shape[1] - 2 * kv_heads, kv_heads, kv_heads], dim=1)
     if q_norm is not None:
         q, k = functional.rms_norm(q, (head,), q_norm, eps), functional.rms_norm(k, (head,), k_norm, eps)
     if cos is not None and sin is not None:

@@ -74,12 +74,12 @@ def cold_us(calls: Sequence[Callable[[], object]]) -> float:
         for call in calls:
             call()
     graph.replay()
-    times = []
+    times: list[float] = []
     for _ in range(_REPLAYS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(1000 * start.elapsed_time(end))
+        times.append(1000 * float(start.elapsed_time(end)))
     return statistics.median(times) / len(calls)
