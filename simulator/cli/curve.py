@@ -38,7 +38,7 @@ def run_curve(options: argparse.Namespace) -> int:
     from workloads.inference.measured import read_measured
 
     quants, batches = _check(options)
-    measured = read_measured(Path(options.measured)) if options.measured else []
+    measured = read_measured(Path(options.measured), options.target, options.context) if options.measured else []
     chip = load_chip(options.chip, options.set)
     settings = Settings(
         chip,

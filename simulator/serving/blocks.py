@@ -57,15 +57,15 @@ class BlockPool:
     def allocate(self, count: int) -> list[int]:
         """Take *count* blocks, each with one reference; the caller has looked at `available`."""
         assert count <= self.available, f"{count} blocks asked for, {self.available} available"
-        taken = []
-        for _ in range(count):
-            if self._blank:
-                block = self._blank.pop()
-            else:
-                block, _ = self._idle.popitem(last=False)
-                del self._block[self._name.pop(block)]
-            self._references[block] = 1
+        blank = min(count, len(self._blank))
+        taken = self._blank[-1 : -blank - 1 : -1]
+        del self._blank[len(self._blank) - blank :]
+        for _ in range(count - blank):
+            block, _ = self._idle.popitem(last=False)
+            del self._block[self._name.pop(block)]
             taken.append(block)
+        for block in taken:
+            self._references[block] = 1
         return taken
 
     def match(self, names: Iterable[Name]) -> list[int]:

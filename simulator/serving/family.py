@@ -132,14 +132,31 @@ def family(trace: Trace) -> Family:
     _check_same(first, second)
     _check_same(first, other := trace("decode", _BATCHES[2], 2 * _CONTEXT))
     attention = frozenset(op.id for op in first if isinstance(op.dims, AttentionDims))
-    if not attention:
-        raise UsageError(f"{first.workload.name}: no attention operator in its decode step; serving needs a KV cache")
+    _check_decode(first, attention)
     found = Family(first, second, frozenset(), attention)
     if _differs(found, other) is not None:
         longer = [trace("decode", batch, 2 * _CONTEXT) for batch in _BATCHES[:2]]
         _check_affine(Family(longer[0], longer[1], frozenset(), attention), other)
         first, second = (_at_one(short, long) for short, long in zip((first, second), longer, strict=True))
     return Family(first, second, _head(trace, first, second, attention), attention)
+
+
+def _check_decode(graph: OperatorGraph, attention: frozenset[int]) -> None:
+    """Raise UsageError unless *graph* decodes one position for each sequence of the first batch."""
+    name = graph.workload.name
+    if not attention:
+        raise UsageError(
+            f"{name}: no fused attention in its decode step (scaled_dot_product_attention); serving needs it to know "
+            "what reads the KV cache"
+        )
+    for id in sorted(attention):
+        dims = graph.operators[id].dims
+        assert isinstance(dims, AttentionDims)
+        if (dims.batch, dims.q_len) != (_BATCHES[0], 1):
+            raise UsageError(
+                f"{name}: {graph.operators[id].name} works on {dims.batch} x {dims.q_len} positions where a decode "
+                f"step of {_BATCHES[0]} sequences was asked for; a factory must take phase, batch, seq and context"
+            )
 
 
 def _differs(found: Family, other: OperatorGraph) -> Operator | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulator.cli.main import main
+from workloads.inference.measured import MeasuredPoint, read_measured
 
 SMALL = ("curve", "gpt2", "--chip", "h200", "--context", "512", "--batches", "1,8,64")
 
@@ -47,6 +48,13 @@ def test_measured_points_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture
     text = capsys.readouterr().out
     assert "+25.0%" in text
     assert "Mean absolute error 25.0% over 1 points, worst 25.0%." in text
+
+
+def test_measurements_of_the_engine_are_those_of_the_model_and_context(tmp_path: Path) -> None:
+    path = tmp_path / "lab.json"
+    steps = [{"batch": 8, "context": 512, "us": 600.5}, {"batch": 8, "context": 2048, "us": 900}]
+    path.write_text(json.dumps({"provenance": {}, "gpt2 none": {"decode": steps}, "other none": {"decode": steps}}))
+    assert read_measured(path, "gpt2", 512) == [MeasuredPoint("none", 8, 600_500_000)]
 
 
 def test_a_draft_model_makes_more_tokens_of_a_step(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from frontends import trace
 from hw_models import load_chip
 from simulator import OperatorGraph, simulate
+from simulator.dims import AttentionDims
 from simulator.dtypes import DType
 from simulator.errors import UsageError
 from simulator.graph import Operator
@@ -323,6 +324,25 @@ def test_speculation_that_makes_no_sense(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         speculation(text)
     assert str(error.value) == message
+
+
+def test_a_model_that_ignores_its_batch_cannot_be_served() -> None:
+    with pytest.raises(UsageError) as error:
+        family(lambda phase, batch, length: traced("decode", 4, 64))
+    assert str(error.value) == (
+        "gpt2: blocks.0.attention/xpusim.attention works on 4 x 1 positions where a decode step of 2 sequences was "
+        "asked for; a factory must take phase, batch, seq and context"
+    )
+
+
+def test_a_model_without_a_cache_cannot_be_served() -> None:
+    def bare(phase: str, batch: int, length: int) -> OperatorGraph:
+        graph = traced(phase, batch, length)
+        graph.operators = [replace(op, dims=None) if isinstance(op.dims, AttentionDims) else op for op in graph]
+        return graph
+
+    with pytest.raises(UsageError, match=r"^gpt2: no fused attention in its decode step \("):
+        family(bare)
 
 
 def test_a_model_that_changes_with_its_batch_cannot_be_served() -> None:

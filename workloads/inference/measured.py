@@ -61,7 +61,7 @@ def _json(path: Path, text: str, model: str, context: int) -> Iterable[Mapping[s
 
 def _engines(data: Mapping[str, Any], model: str, context: int) -> list[Mapping[str, Any]]:
     """Decode steps of the device script: ``{"llama-8b w4": {"decode": [{"batch", "context", "us"}]}}``."""
-    found = []
+    found: list[Mapping[str, Any]] = []
     for quant in _NAMES:
         steps = data.get(f"{model} {quant}", {})
         found += [

@@ -251,9 +251,14 @@ def _up(size: int, multiple: int) -> int:
 
 
 def _coarse(rows: Rows) -> Rows:
-    """Chunks rounded up to 8 new positions, and to 32 keys where most of them are not new."""
-    q = _up(rows.q, 8)
-    return Rows(rows.batch, q, max(q, _up(rows.keys, 32 if rows.keys > 2 * q else 8)))
+    """Chunks rounded to about a thirtieth of their new positions and of their keys, and to whole eights."""
+    q = _near(rows.q)
+    return Rows(rows.batch, q, max(q, _near(rows.keys)))
+
+
+def _near(size: int) -> int:
+    multiple = max(8, 1 << max(0, size.bit_length() - 5))
+    return max(1, (size + multiple // 2) // multiple) * multiple
 
 
 def _rough(shape: StepShape) -> StepShape:
