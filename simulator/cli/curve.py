@@ -5,7 +5,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.cli.serving_options import add_model, cache_type, check_common, load_family, quantised_family
+from simulator.cli.serving_options import (
+    add_model,
+    cache_type,
+    check_common,
+    context_of,
+    load_family,
+    quantised_family,
+)
 from simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ def add_parser(commands: Any) -> None:
     add_model(parser)
     parser.add_argument("--quant", default="none,w8,w4", metavar="Q,Q,...", help="weights (none,w8,w4)")
     parser.add_argument("--batches", metavar="B,B,...", help="sequences (1,2,4,... 256)")
-    parser.add_argument("--context", type=int, default=2048, metavar="C", help="positions in each KV cache (2048)")
+    parser.add_argument("--context", type=int, metavar="C", help="positions in each KV cache (2048)")
     parser.add_argument(
         "--measured", metavar="FILE", help="JSON or CSV with quant, batch, seconds of a step: beside it"
     )
@@ -66,8 +73,10 @@ def _check(options: argparse.Namespace) -> tuple[list[str], tuple[int, ...]]:
     quants = list(dict.fromkeys(options.quant.split(",")))
     for each in quants:
         check_scheme(each)
-    if options.context < 1:
+    if options.context is not None and options.context < 1:
         raise UsageError(f"--context {options.context}: must be at least 1")
+    options.context = options.context or min(2048, context_of(options, 2048))
+    context_of(options, 2048)
     for path in (options.json, options.plot):
         if path:
             check_writable(Path(path))

@@ -8,7 +8,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.cli.serving_options import add_model, cache_type, check_common, load_family, quantised_family
+from simulator.cli.serving_options import (
+    add_model,
+    cache_type,
+    check_common,
+    context_of,
+    load_family,
+    quantised_family,
+)
 from simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +88,7 @@ def _check(options: argparse.Namespace) -> None:
     from simulator.passes.quantise import check_scheme
 
     check_common(options)
+    context_of(options, 8192)
     check_scheme(options.quant)
     for path in (options.json, options.html, options.timeline):
         if path is not None:
@@ -145,7 +153,7 @@ def _plan(options: argparse.Namespace, chip: "Chip") -> "Plan":
     limits = Limits(
         max_batch=options.max_batch,
         max_tokens=options.max_tokens,
-        context=options.context or _context(options.target),
+        context=context_of(options, 8192),
         block_size=options.block_size,
         blocks=room.blocks,
         prefix_cache=not options.no_prefix_cache,
@@ -169,14 +177,6 @@ def _plan(options: argparse.Namespace, chip: "Chip") -> "Plan":
         speculation=how,
         seed=options.seed,
     )
-
-
-def _context(target: str) -> int:
-    """The most positions that a preset was made for; 8192 for other targets."""
-    from workloads import preset_names
-    from workloads.gpt.presets import preset
-
-    return preset(target).context if target in preset_names() else 8192
 
 
 def _setting(options: argparse.Namespace, how: "Speculation | None") -> str:

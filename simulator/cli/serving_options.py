@@ -96,3 +96,19 @@ def check_common(options: Namespace) -> None:
     if options.block_size < 1:
         raise UsageError(f"--block-size {options.block_size}: must be at least 1")
     cache_type(options)
+
+
+def context_of(options: Namespace, otherwise: int) -> int:
+    """--context; without it the most positions that a preset was made for, or *otherwise* for other targets.
+
+    UsageError if a preset has no room for as many.
+    """
+    from workloads import preset_names
+    from workloads.gpt.presets import preset
+
+    if options.target not in preset_names():
+        return int(options.context or otherwise)
+    most = preset(options.target).context
+    if options.context and options.context > most:
+        raise UsageError(f"--context {options.context}: {options.target} has room for {most:,} positions")
+    return int(options.context or most)

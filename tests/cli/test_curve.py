@@ -76,6 +76,7 @@ def test_a_context_that_never_fits(capsys: pytest.CaptureFixture[str]) -> None:
         (("--quant", "none,w3"), "unknown quantisation 'w3'; did you mean 'w8'? (known: none, w8, w4)"),
         (("--batches", "1,x"), "--batches 1,x: wanted numbers from 1 to 4096, such as 1,8,64"),
         (("--context", "0"), "--context 0: must be at least 1"),
+        (("--context", "2000"), "--context 2000: gpt2 has room for 1,024 positions"),
         (("--plot", "x.gif"), "--plot x.gif: wanted a name that ends with .png, .svg or .pdf"),
         (("--measured", "none.csv"), "none.csv: cannot be read: No such file or directory"),
         (("--mode", "compile"), "--mode compile: a served step is eager or a captured graph"),

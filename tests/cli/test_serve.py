@@ -85,6 +85,7 @@ RATE = ("--rate", "4/s")
         (("--requests", "none.csv"), "none.csv: cannot be read: No such file or directory"),
         ((*RATE, "--count", "0"), "--count 0: must be at least 1"),
         ((*RATE, "--count", "2000000"), "--count 2000000: at most 1,000,000"),
+        ((*RATE, "--context", "2000"), "--context 2000: gpt2 has room for 1,024 positions"),
         ((*RATE, "--max-batch", "0"), "--max-batch 0: must be at least 1"),
         ((*RATE, "--blocks", "0"), "--blocks 0: must be at least 1; nothing can be served without a KV block"),
         ((*RATE, "--block-size", "0"), "--block-size 0: must be at least 1"),

@@ -2,53 +2,25 @@
 
 import random
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
-from frontends import trace
 from hw_models import load_chip
 from simulator import OperatorGraph, simulate
 from simulator.dims import AttentionDims
 from simulator.dtypes import DType
 from simulator.errors import UsageError
 from simulator.graph import Operator
-from simulator.passes.quantise import packed_bytes, quantised
 from simulator.program import Mode
-from simulator.serving import Limits, Request, Sequence, Step
-from simulator.serving.capacity import capacity, position_bytes
+from simulator.serving import Limits, Request
 from simulator.serving.clock import Server
 from simulator.serving.composed import Rows, StepShape, chunk_rows, compose
-from simulator.serving.family import Family, family
+from simulator.serving.family import family
 from simulator.serving.fold import fold
 from simulator.variants import Resource, scaled
-from workloads import build
+from tests.workloads.serving_models import H200, decodes, gpt2, running, times, traced
 from workloads.inference.bounds import Judge, step_bounds
-from workloads.inference.curve import Settings, curve
-from workloads.inference.speculate import Gains, Speculation, SpeculativeTimes, speculation
 from workloads.inference.times import StepTimes
-
-H200, NPU = load_chip("h200"), load_chip("edge-npu")
-
-
-def traced(phase: str, batch: int, length: int, model: str = "gpt2") -> OperatorGraph:
-    size = {"context": length} if phase == "decode" else {"seq": length}
-    program = build(model, phase, batch, **size)
-    return trace(program.module, program.args, program.kwargs, workload=program.workload, dtype="bf16")
-
-
-@cache
-def gpt2() -> Family:
-    return family(traced)
-
-
-@cache
-def times(chip: str = "h200") -> StepTimes:
-    return StepTimes(gpt2(), load_chip(chip))
-
-
-def decodes(batch: int, keys: int) -> StepShape:
-    return StepShape(batch, batch, Rows(batch, 1, keys), None)
 
 
 def prefill(tokens: int) -> StepShape:
@@ -125,13 +97,6 @@ def test_what_is_interpolated_is_close(chip: str, most: float) -> None:
         shape = StepShape(batch + q, batch + 1, Rows(batch, 1, keys), Rows(1, q, q))
         wanted = simulate(times(chip).graph(shape), hardware).time
         assert times(chip).of(shape) == pytest.approx(wanted, rel=most), shape
-
-
-def running(contexts: list[int]) -> Step:
-    found = [Sequence(Request(id, 0, length, 500), 500, None) for id, length in enumerate(contexts)]
-    for each in found:
-        each.computed = each.request.prompt
-    return Step(1, found)
 
 
 @pytest.mark.parametrize("chip", ["h200", "edge-npu"])
@@ -213,117 +178,6 @@ def test_bounds_of_a_folded_model_are_those_of_the_whole() -> None:
     added, wanted = Judge(times()).shares(shape), simulate(times().graph(shape), H200)
     for resource in (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH):
         assert added[resource] == pytest.approx(wanted.bounds_ps[resource] / wanted.time, abs=0.01)
-
-
-def test_capacity_by_hand() -> None:
-    # GPT-2: 12 layers x 2 x 768 x 2 B = 36,864 B a position, 589,824 B a block of 16.
-    assert position_bytes(gpt2()) == 36_864
-    assert position_bytes(gpt2(), DType.INT8) == 18_432
-    found = capacity(gpt2(), H200, 16, tokens=512, batch=8)
-    assert found.usable == int(141e9 * 0.9)
-    assert found.block == 589_824
-    # tied embedding 50,257 x 768, positions 1,024 x 768, 12 blocks of 7,087,872 and a norm of 1,536: 124,439,808 x 2 B
-    assert found.weights == 2 * 124_439_808
-    assert found.blocks == (found.usable - found.weights - found.activations - found.workspace) // found.block
-    # the feed-forward's 512 x 3,072 x 2 B are there twice, before and after gelu
-    assert found.activations >= 2 * 512 * 3072 * 2
-
-
-def small(nbytes: int) -> object:
-    name = H200.dram_name
-    return replace(H200, memory=dict(H200.memory) | {name: replace(H200.dram, capacity=nbytes)})
-
-
-def test_what_does_not_fit_says_by_how_much() -> None:
-    with pytest.raises(UsageError) as error:
-        capacity(gpt2(), small(200_000_000), 16, 512, 8)  # type: ignore[arg-type]
-    assert str(error.value) == (
-        "the weights of gpt2 do not fit: 249 MB, 68.9 MB more than the 180 MB that may be used of h200's 200 MB"
-    )
-    with pytest.raises(UsageError, match=r"^no KV block of gpt2 fits: weights 249 MB, activations "):
-        capacity(gpt2(), small(280_000_000), 16, 512, 8)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"^--blocks 300000: 50\.\d GB more than fit; 21\d,\d{3} blocks do in "):
-        capacity(gpt2(), H200, 16, 512, 8, blocks=300_000)
-
-
-def test_packed_weights_by_hand() -> None:
-    # 50,257 rows x 6 groups x (64 + 4) B, read by the head once a step
-    head = compose(quantised_gpt2("w4"), decodes(4, 128)).operators[-1]
-    packed = 50257 * 6 * 68
-    assert packed_bytes(50257, 768, DType.INT4) == packed
-    assert head.reads == packed + 4 * 768 * 2
-    assert head.flops == 2 * 4 * 768 * 50257
-    # 4.25 and 8.25 bits a weight, where K is a multiple of 128
-    assert packed_bytes(1000, 1280, DType.INT4) * 8 == 4.25 * 1000 * 1280
-    assert packed_bytes(1000, 1280, DType.INT8) * 8 == 8.25 * 1000 * 1280
-
-
-@cache
-def quantised_gpt2(scheme: str) -> Family:
-    found = gpt2()
-    return Family(quantised(found.first, scheme), quantised(found.second, scheme), found.head, found.attention)
-
-
-def test_a_packed_tied_embedding_is_stored_once() -> None:
-    old, new = traced("decode", 1, 64), quantised(traced("decode", 1, 64), "w4")
-    stored = sum(storage.nbytes for storage in new.storages if storage.name.startswith("embedding."))
-    assert stored == packed_bytes(50257, 768, DType.INT4)
-    # a lookup reads 768 weights in 6 groups: 768 x 4.25 / 8 B
-    assert new.operators[0].reads == old.operators[0].reads - 768 * 2 + 768 * 17 // 32
-    assert new.flops == old.flops
-
-
-def test_an_unknown_scheme() -> None:
-    with pytest.raises(UsageError) as error:
-        quantised(gpt2().first, "w5")
-    assert str(error.value) == "unknown quantisation 'w5'; did you mean 'w8'? (known: none, w8, w4)"
-
-
-def test_the_curve_of_a_model() -> None:
-    settings = Settings(H200, context=1024, batches=(1, 16, 128))
-    plain, four = (curve(quantised_gpt2(name), name, settings) for name in ("none", "w4"))
-    for found in (plain, four):
-        rates = [point.tokens_per_second for point in found.points]
-        assert rates == sorted(rates)
-        assert all(point.fits for point in found.points)
-    # knee: bytes / bandwidth = batch x FLOP / peak, from 2 B and 2 FLOP a weight: peak / bandwidth, biases aside
-    assert plain.knee == pytest.approx(H200.peak(DType.BF16) / H200.dram_bandwidth, rel=0.01)
-    assert four.knee == pytest.approx(plain.knee * 4.25 / 16, rel=0.01)
-    # largest batch: blocks over the 64 of a sequence
-    assert plain.limit == capacity(gpt2(), H200, 16, 256, 256).blocks // 64
-
-
-def test_speculation_by_its_closed_form() -> None:
-    how = Speculation("gpt2", 3, 0.6)
-    assert how.gain == pytest.approx((1 - 0.6**4) / (1 - 0.6))
-    gains, step = Gains(how, seed=1), running([10] * 200)
-    drawn = [gain for _ in range(100) for gain in gains(step)]
-    assert sum(drawn) / len(drawn) == pytest.approx(how.gain, rel=0.02)
-    assert {1, 4} <= set(drawn) <= {1, 2, 3, 4}
-
-
-def test_a_step_of_speculation_is_its_proposals_and_the_check() -> None:
-    timer = SpeculativeTimes(times(), times(), tokens=3)
-    step = Step(4, running([100, 100]).decodes)
-    check = times().of(StepShape(8, 8, Rows(2, 4, 104), None))
-    assert timer.time(step) == check + sum(times().decode(2, keys) for keys in (101, 102, 103))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tokens=3", "--speculate tokens=3: wanted draft=MODEL,tokens=4,acceptance=0.7"),
-        ("draft=gpt2,tokens=x", "--speculate draft=gpt2,tokens=x: wanted draft=MODEL,tokens=4,acceptance=0.7"),
-        (
-            "draft=gpt2,acceptance=2",
-            "--speculate draft=gpt2,acceptance=2: tokens must be at least 1 and acceptance between 0 and 1",
-        ),
-    ],
-)
-def test_speculation_that_makes_no_sense(text: str, message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        speculation(text)
-    assert str(error.value) == message
 
 
 def test_a_model_that_ignores_its_batch_cannot_be_served() -> None:
