@@ -39,8 +39,8 @@ class Work:
 
     model: str = "gpt2"
     requests: int = 16
-    prompt: int = 32
-    output: int = 48
+    prompt: int = 16
+    output: int = 64
     batches: tuple[int, ...] = (1, 2, 4, 8, 16)
     context: int = 128
 
