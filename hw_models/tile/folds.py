@@ -37,10 +37,14 @@ def fold_ps(machine: Machine, m: int, n: int, k: int, batch: int, dtype: DType) 
 def folded(machine: Machine, work: Product) -> Timing:
     """Time of a matrix product on the arrays: arithmetic and traffic overlap, the longer decides."""
     compute, folds = fold_ps(machine, work.m, work.n, work.k, work.batch, work.dtype)
-    traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip)
+    traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip, work.packed)
     dram = max(0.0, traffic - work.cached)
     launch = machine.calibration.matmul.launch * machine.launch
-    time = launch + max(compute, dram / machine.dram, work.flops / 2 / _rate(machine, work.dtype))
+    unpacking = 0.0
+    if work.packed < 1:  # every weight once, on its way to the arrays
+        operations = machine.calibration.matmul.dequantise * work.batch * work.n * work.k
+        unpacking = operations / (machine.flops(DType.FP32) / 2)
+    time = launch + max(compute, unpacking, dram / machine.dram, work.flops / 2 / _rate(machine, work.dtype))
     cells = machine.chip.matrix.array
     assert cells is not None
     detail = f"{folds} folds of {cells.rows}x{cells.columns} ({cells.dataflow})"

@@ -25,6 +25,7 @@ _EXACT = Calibration(
         store=1.0,
         unaligned=1.0,
         vector=1.0,
+        dequantise=0.0,  # unpacked on the way to the array
     ),
     vector=VectorCalibration(
         launch=1.0,

@@ -5,7 +5,9 @@ from functools import cache
 
 import pytest
 
+from hw_models import load_chip
 from hw_models.tile.kernels import Bench
+from simulator import OperatorGraph
 from simulator.costs import compute_model
 from simulator.dims import MatmulDims
 from simulator.dtypes import DType
@@ -79,15 +81,27 @@ def test_a_packed_tied_embedding_is_stored_once() -> None:
     assert new.flops == old.flops
 
 
-def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
-    # A product of 128 rows with 4,096 x 4,096 weights at so many lane operations a weight that nothing else counts:
-    # all 128 rows fit in one row of tiles, and H200's lanes do half as many operations as FLOP a second.
+def product() -> OperatorGraph:
+    """128 rows times 4,096 x 4,096 weights."""
     bench = Bench(DType.BF16)
     x, y = bench.tensor(128, 4096), bench.tensor(128, 4096)
     weight = bench.graph.add_storage("weight", Role.WEIGHT, 2 * 4096 * 4096)
     dims = MatmulDims(128, 4096, 4096)
     bench.add(OpKind.MATMUL, "aten.mm", (x, Tensor(weight.id, (4096, 4096), DType.BF16)), y, dims.flops, dims)
-    packed = quantised(bench.graph, "w4")
+    return bench.graph
+
+
+def test_an_array_reads_packed_weights() -> None:
+    # and unpacks them on the way: 4,096 x 4,096 x 4.25 / 8 B, and 128 rows in and out
+    (found,) = compute_model("tile", load_chip("edge-npu")).costs(quantised(product(), "w4"))
+    assert found.traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
+
+
+def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
+    # A product of 128 rows with 4,096 x 4,096 weights at so many lane operations a weight that nothing else counts:
+    # all 128 rows fit in one row of tiles, and H200's lanes do half as many operations as FLOP a second.
+    plain = product()
+    packed = quantised(plain, "w4")
     found = {}
     for operations in (0.0, 4.0, 1000.0):
         matmul = replace(H200.calibration.matmul, dequantise=operations)  # type: ignore[union-attr]
@@ -98,7 +112,7 @@ def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
     assert found[0.0].time <= found[4.0].time <= found[1000.0].time
     # packed weights and 128 rows in and out cross once
     assert found[0.0].traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
-    (dense,) = compute_model("tile", H200).costs(bench.graph)
+    (dense,) = compute_model("tile", H200).costs(plain)
     assert dense.traffic == 2 * 4096 * 4096 + 2 * 128 * 4096 * 2
 
 
