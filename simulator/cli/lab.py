@@ -24,6 +24,7 @@ LABS = {
     "7": ("GEMM ladder: the tile that the memory on the chip allows", "workloads.gemm.lab:answer"),
     "8": ("flash attention: why fusion makes attention compute-bound", "workloads.flash_attention.lab:answer"),
     "9": ("compiler: what it does and what is left to write by hand", "workloads.compiler.lab:answer"),
+    "10": ("parallel training: the chip-to-chip bandwidth that it needs", "workloads.distributed.lab:answer"),
     "11": ("accelerator: the size of array and SRAM", "workloads.accelerator.lab:answer"),
 }
 _WIDTH = 110

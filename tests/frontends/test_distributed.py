@@ -79,6 +79,20 @@ def test_torchs_own_data_parallel_reduces_each_gradient_once() -> None:
     assert {dims[0] for dims in calls(graphs[0])} == {"all_reduce"}
 
 
+def test_torchs_own_data_parallel_reduces_while_the_backward_pass_goes_on() -> None:
+    def program(mesh: DeviceMesh) -> tuple[nn.Module, tuple[torch.Tensor]]:
+        return DistributedDataParallel(Stack(LAYERS, 256), bucket_cap_mb=1), inputs(1, SEQ, 256)
+
+    graph = trace_ranks(program, trace_training_step, mesh={"dp": 2}, ranks=[0])[0]
+    reduces = collectives(graph)
+    assert len(reduces) > 2
+    assert sum(each.reads for each in reduces) == graph.bytes_of(Role.WEIGHT)
+    products = [op.id for op in graph if op.kind is OpKind.MATMUL and op.id > reduces[0].id]
+    assert products
+    assert not any(reaches(graph, reduces[0].id, product) for product in products)
+    assert all(reaches(graph, each.id, len(graph) - 1) for each in reduces)  # the optimizer waits for all
+
+
 def sharded(mesh: DeviceMesh) -> tuple[nn.Module, tuple[torch.Tensor]]:
     model = Stack(LAYERS, WIDTH)
     for layer in model.layers:
