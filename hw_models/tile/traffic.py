@@ -7,7 +7,7 @@ _SLICE = 64  # depth of K that is on the chip at a time while a block of the res
 
 
 def matmul_traffic(
-    m: int, n: int, k: int, batch: int, size: float, out_size: float, capacity: int, packed: float = 1.0
+    m: int, n: int, k: int, batch: int, size: float, out_size: float, capacity: int, packed: float = 1
 ) -> float:
     """Return the least traffic of *batch* products [m, k] x [k, n] with *capacity* bytes on the chip.
 
