@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import distributed as ddp
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -17,7 +18,8 @@ from frontends.recorder import Recorder
 def wrappers_on_meta() -> Iterator[None]:
     """Let ``DistributedDataParallel`` and ``fully_shard`` be made and run on the meta device.
 
-    DDP compares and broadcasts the initial weights of the ranks, which have no values here and cost a step nothing.
+    DDP compares and broadcasts the initial weights of the ranks, which have no values here and cost a step nothing, and
+    takes one bucket in the first step: the buckets here are those of all later ones.
     FSDP2 reduces and gathers on streams of its own, of which the CPU has none: waits on those hold up nothing else.
     """
     from torch.distributed.fsdp._fully_shard import (  # noqa: PLC0415  seconds that only parallel programs need
@@ -26,10 +28,12 @@ def wrappers_on_meta() -> Iterator[None]:
     )
 
     group: Any = _fsdp_param_group
+    wrapper: Any = ddp.DistributedDataParallel
     with ExitStack() as stack:
         for owner, name, put in (
             (ddp, "_verify_param_shape_across_processes", _nothing),
             (ddp, "_sync_module_states", _nothing),
+            (wrapper, "_ddp_init_helper", _with_later_buckets(wrapper._ddp_init_helper)),
             (group.FSDPParamGroup, "_validate_no_meta_params", _nothing),
             (group, "foreach_all_gather", _aside(group.foreach_all_gather)),
             (group, "foreach_reduce", _aside(group.foreach_reduce)),
@@ -41,6 +45,29 @@ def wrappers_on_meta() -> Iterator[None]:
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:
     """There are no values to look at."""
+
+
+def _with_later_buckets(helper: Callable[..., None]) -> Callable[..., None]:
+    """Return DDP's set-up with buckets as it rebuilds them after a step: from the last parameter on, the first small.
+
+    DDP itself turns the list of buckets around, so it is handed over from the first parameter on.
+    """
+    torch_dist: Any = dist
+    assign = torch_dist._compute_bucket_assignment_by_size
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> None:
+        whole = self.bucket_bytes_cap
+        limits = [torch_dist._DEFAULT_FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else whole, whole]
+
+        def later(parameters: list[torch.Tensor], _limits: Any, sparse: list[bool], *rest: Any) -> Any:
+            buckets, sizes = assign(parameters[::-1], limits, sparse[::-1], *rest)
+            last = len(parameters) - 1
+            return [[last - place for place in bucket] for bucket in buckets][::-1], sizes[::-1]
+
+        with mock.patch.object(dist, "_compute_bucket_assignment_by_size", later):
+            helper(self, *args, **kwargs)
+
+    return run
 
 
 def _recorders() -> list[Recorder]:

@@ -106,8 +106,8 @@ def _sentence(peak: int, data: Volume, tensor: Volume) -> str:
     return (
         f"{MODEL} over dp={DP} x tp={TP} with {SEQ:,} tokens a replica sends {decimal(data.sent, 'B')} of gradients "
         f"and {decimal(tensor.sent, 'B')} of activations from each chip in a step: "
-        f"{decimal(data.bandwidth(peak), 'B/s')} in each direction hide the gradients, and {decimal(tensor.bandwidth(peak, LOSS), 'B/s')} keep tensor "
-        f"parallelism under {_LOSS} of its compute"
+        f"{decimal(data.bandwidth(peak), 'B/s')} in each direction hide the gradients, and "
+        f"{decimal(tensor.bandwidth(peak, LOSS), 'B/s')} keep tensor parallelism under {_LOSS} of its compute"
     )
 
 
