@@ -35,6 +35,7 @@ class MatmulCalibration:
     vector           part of the vector peak that a product reaches for which the matrix units have no mode.
     dequantise       lane operations that unpacking one quantised weight takes in each tile that uses it: mask, shift,
                      convert, multiply-add in a plain kernel.
+    packed_rows      rows of such a tile: the registers hold unpacked weights too, so it is lower than a dense one.
     """
 
     __pydantic_config__ = _CLOSED
@@ -49,6 +50,7 @@ class MatmulCalibration:
     unaligned: Positive = 7.0
     vector: Fraction = 0.75
     dequantise: NotNegative = 4.0
+    packed_rows: Positive = 64.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

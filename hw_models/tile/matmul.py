@@ -8,10 +8,10 @@ A step is 128 bytes of K; its operands also have to be read from the core's own 
 with few tiles takes as long as a full one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from math import log2
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +73,34 @@ def _candidates(widths: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def matmul(machine: Machine, work: Product) -> Timing:
-    """Time of *work* with the chip to itself."""
-    cal = machine.calibration.matmul
-    traffic = matmul_traffic(
-        work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip, work.packed
+    """Time of *work* with the chip to itself; packed weights are unpacked in the kernel or before it, as is faster."""
+    inside = _product(machine, work)
+    if work.packed == 1:
+        return inside
+    before = _unpacked_before(machine, work)
+    return min(inside, before, key=lambda timing: timing.time)
+
+
+def _unpacked_before(machine: Machine, work: Product) -> Timing:
+    """A kernel that writes the weights unpacked, then a product of the dense type."""
+    dense = _product(machine, replace(work, packed=1.0))
+    stored = work.batch * work.n * work.k * work.size
+    moved = stored * (1 + work.packed)
+    first = machine.launch + moved / machine.dram
+    return replace(
+        dense,
+        time=dense.time + first,
+        launch=dense.launch + machine.launch,
+        memory=dense.memory + moved / machine.floor,
+        traffic=dense.traffic + moved,
+        detail=f"unpacked first, {dense.detail}",
     )
+
+
+def _product(machine: Machine, work: Product) -> Timing:
+    """Time of one kernel."""
+    cal = machine.calibration.matmul
+    traffic = matmul_traffic(work.m, work.n, work.k, work.batch, work.size, work.out_size, machine.on_chip, work.packed)
     dram = max(0.0, traffic - work.cached)
     moved = dram + work.written * (1 / cal.store - 1)
     memory = max(moved / machine.dram * _short(work), traffic / machine.cache)
@@ -120,9 +143,9 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
     drawn = cal.stream / machine.cycle * np.minimum(tiles, cores)  # what the busy cores can draw
     streams = memory * max(1.0, _NARROW_STREAM * slower) * np.maximum(1.0, machine.dram / drawn)
-    if work.packed < 1:  # lanes unpack every weight once for each row of tiles
+    if work.packed < 1:  # lanes unpack every weight once for each row of the kernel's own, lower tiles
         lanes = cal.dequantise * work.batch * work.n * work.k / (machine.flops(DType.FP32) / 2)
-        streams = np.maximum(streams, lanes * np.ceil(work.m / rows))
+        streams = np.maximum(streams, lanes * ceil(work.m / cal.packed_rows))
     body, beside = waves * steps * step, np.maximum(streams, 1e-9)
     longer = np.maximum(body, beside)
     time = longer * (1 + (np.minimum(body, beside) / longer) ** cal.overlap) ** (1 / cal.overlap)

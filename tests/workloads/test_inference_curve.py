@@ -8,7 +8,7 @@ import pytest
 from hw_models import load_chip
 from hw_models.tile.kernels import Bench
 from simulator import OperatorGraph
-from simulator.costs import compute_model
+from simulator.costs import Cost, compute_model
 from simulator.dims import MatmulDims
 from simulator.dtypes import DType
 from simulator.errors import UsageError
@@ -97,23 +97,33 @@ def test_an_array_reads_packed_weights() -> None:
     assert found.traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
 
 
+def unpacked_at(operations: float) -> Cost:
+    """The product with packed weights on an H200 whose lanes take so many operations for each weight."""
+    assert H200.calibration is not None
+    matmul = replace(H200.calibration.matmul, dequantise=operations, packed_rows=64.0)
+    chip = replace(H200, calibration=replace(H200.calibration, matmul=matmul))
+    (found,) = compute_model("tile", chip).costs(quantised(product(), "w4"))
+    return found
+
+
 def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
-    # A product of 128 rows with 4,096 x 4,096 weights at so many lane operations a weight that nothing else counts:
-    # all 128 rows fit in one row of tiles, and H200's lanes do half as many operations as FLOP a second.
-    plain = product()
-    packed = quantised(plain, "w4")
-    found = {}
-    for operations in (0.0, 4.0, 1000.0):
-        matmul = replace(H200.calibration.matmul, dequantise=operations)  # type: ignore[union-attr]
-        chip = replace(H200, calibration=replace(H200.calibration, matmul=matmul))  # type: ignore[type-var]
-        (found[operations],) = compute_model("tile", chip).costs(packed)
-    lanes = 1000 * 4096 * 4096 / (H200.vector_peak(DType.FP32) / 2) * 1e12
-    assert found[1000.0].time == pytest.approx(lanes, rel=0.05)
-    assert found[0.0].time <= found[4.0].time <= found[1000.0].time
+    # 128 rows are two rows of tiles; H200's lanes do half as many operations as FLOP a second.
+    lanes = 20 * 2 * 4096 * 4096 / (H200.vector_peak(DType.FP32) / 2) * 1e12
+    assert lanes <= unpacked_at(20).time <= lanes + 2 * H200.overheads.launch + 0.2 * lanes
+    assert unpacked_at(0).time <= unpacked_at(4).time <= unpacked_at(20).time
     # packed weights and 128 rows in and out cross once
-    assert found[0.0].traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
-    (dense,) = compute_model("tile", H200).costs(plain)
+    assert unpacked_at(0).traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
+    (dense,) = compute_model("tile", H200).costs(product())
     assert dense.traffic == 2 * 4096 * 4096 + 2 * 128 * 4096 * 2
+
+
+def test_weights_that_are_slow_to_unpack_are_unpacked_by_a_kernel_of_their_own() -> None:
+    # It reads 4.25 bits and writes 16 for each weight; then the product is a dense one, however slow the lanes are.
+    (dense,) = compute_model("tile", H200).costs(product())
+    moved = packed_bytes(4096, 4096, DType.INT4) + 2 * 4096 * 4096
+    assert unpacked_at(1000).traffic == dense.traffic + moved
+    assert unpacked_at(1000).detail == f"unpacked first, {dense.detail}"
+    assert unpacked_at(1000).time == unpacked_at(2000).time > dense.time + moved * 1e12 / (1.2 * H200.dram_bandwidth)
 
 
 def test_an_unknown_scheme() -> None:
