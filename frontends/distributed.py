@@ -41,19 +41,30 @@ def world(size: int, rank: int = 0, mesh: Mapping[str, int] | None = None) -> It
     """
     shape = dict(mesh or {_ALL: size})
     _check(size, rank, shape)
-    shardings.register()
+    with (
+        mock.patch.dict(dist.Backend.backend_capability, {"fake": _DEVICES}),
+        wrappers_on_meta(),
+        _process_group(size, rank),
+        mock.patch.dict(os.environ, _environment(size, rank)),
+        mock.patch.multiple(dist, init_process_group=_nothing, destroy_process_group=_nothing),
+    ):
+        yield init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
+
+
+@contextmanager
+def _process_group(size: int, rank: int) -> Iterator[None]:
+    """Have a default process group that sends nothing.
+
+    Some modules of torch take the default group as the default of an argument when they are loaded: so before there is
+    one, or they would keep this world's in the next.
+    """
+    from torch.distributed.nn import functional  # noqa: F401, PLC0415  loaded here for the reason above
     from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415  registers its backend
 
-    with mock.patch.dict(dist.Backend.backend_capability, {"fake": _DEVICES}):
-        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+    shardings.register()
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
     try:
-        with (
-            mock.patch.dict(dist.Backend.backend_capability, {"fake": _DEVICES}),
-            wrappers_on_meta(),
-            mock.patch.dict(os.environ, _environment(size, rank)),
-            mock.patch.multiple(dist, init_process_group=_nothing, destroy_process_group=_nothing),
-        ):
-            yield init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
+        yield
     finally:
         dist.destroy_process_group()
 

@@ -2,6 +2,7 @@
 # mypy: disallow-untyped-calls=False
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from simulator.graph import Operator, OperatorGraph, OpKind
 from tests.frontends.models import Function
 from tests.frontends.parallel import collectives, reaches
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
 
 X = 6 * 4 * 4  # bytes of the [6, 4] input in fp32
 
@@ -67,6 +68,14 @@ CALLS: dict[str, tuple[Callable[[Tensor], Any], list[tuple[Any, ...]]]] = {
             [dist.P2POp(dist.isend, x, 2), dist.P2POp(dist.irecv, torch.empty_like(x), 0)]
         ),
         [("send", X, X, 0, (1, 2)), ("recv", X, 0, X, (0, 1))],
+    ),
+    "coalesced": (
+        lambda x: dist.all_reduce_coalesced([x, x.clone()]),
+        [("all_reduce", 2 * X, 2 * X, 2 * X, EVERYBODY)],
+    ),
+    "with autograd": (
+        lambda x: import_module("torch.distributed.nn.functional").all_reduce(x),
+        [("all_reduce", X, X, X, EVERYBODY)],
     ),
     "barrier": (lambda x: dist.barrier(), [("all_reduce", 1, 1, 1, EVERYBODY)]),
     "functional all_reduce": (
