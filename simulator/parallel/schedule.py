@@ -1,10 +1,10 @@
 """Pipeline schedules: which rank does the forward or backward pass of which microbatch in which order, and when.
 
-A model is cut into ``stages x chunks`` parts.  Part *i* lies on rank ``i % stages``; with one chunk a rank has one part
-(GPipe, 1F1B), with more it has every ``stages``-th (interleaved 1F1B).  One rank stands for all data- and tensor-parallel
-ranks of its stage, so that the amount of work here does not depend on how many there are.
+A model is cut into ``stages x chunks`` parts.  Part *i* lies on rank ``i % stages``; with one chunk a rank has one
+part (GPipe, 1F1B), with more it has every ``stages``-th (interleaved 1F1B).  One rank stands for all data- and
+tensor-parallel ranks of its stage, so that the amount of work here does not depend on how many there are.
 
-Sources: Huang et al., GPipe (arXiv 1811.06965); Narayanan et al., PipeDream-Flush and interleaved 1F1B (arXiv 2104.04473).
+Sources: Huang et al., GPipe (arXiv 1811.06965); Narayanan et al., 1F1B and interleaved 1F1B (arXiv 2104.04473).
 """
 
 from collections.abc import Sequence

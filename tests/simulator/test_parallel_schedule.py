@@ -56,7 +56,7 @@ def test_microbatches_in_flight(stages: int, microbatches: int) -> None:
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(2, 4))
 def test_interleaving_holds_what_the_paper_says(stages: int, chunks: int, rounds: int) -> None:
-    # Korthikanti et al. (arXiv 2205.05198), eq. 5: (1 + (p - 1) / (p v)) of all layers of a rank, p microbatches of each
+    # Korthikanti et al. (arXiv 2205.05198), eq. 5: (1 + (p - 1) / (p v)) of p microbatches of all layers of a rank
     order = orders("interleaved", stages, stages * rounds, chunks)[0]
     assert in_flight(order) == stages * chunks + stages - 1
 
