@@ -45,8 +45,8 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     def __init__(self, width: int, head_dim: int) -> None:
         super().__init__()
-        self.n1, self.n2 = nn.RMSNorm(width), nn.RMSNorm(width)
-        self.attention, self.mlp = Attention(width, head_dim), Mlp(width)
+        self.n1, self.attention = nn.RMSNorm(width), Attention(width, head_dim)
+        self.n2, self.mlp = nn.RMSNorm(width), Mlp(width)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.n1(x))

@@ -79,11 +79,12 @@ def test_torchs_own_data_parallel_reduces_each_gradient_once() -> None:
     assert {dims[0] for dims in calls(graphs[0])} == {"all_reduce"}
 
 
-def test_torchs_own_data_parallel_reduces_while_the_backward_pass_goes_on() -> None:
-    def program(mesh: DeviceMesh) -> tuple[nn.Module, tuple[torch.Tensor]]:
-        return DistributedDataParallel(Stack(LAYERS, 256), bucket_cap_mb=1), inputs(1, SEQ, 256)
+def replicated_wide(mesh: DeviceMesh) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    return DistributedDataParallel(Stack(LAYERS, 256), bucket_cap_mb=1), inputs(1, SEQ, 256)
 
-    graph = trace_ranks(program, trace_training_step, mesh={"dp": 2}, ranks=[0])[0]
+
+def test_torchs_own_data_parallel_reduces_while_the_backward_pass_goes_on() -> None:
+    graph = trace_ranks(replicated_wide, trace_training_step, mesh={"dp": 2}, ranks=[0])[0]
     reduces = collectives(graph)
     assert len(reduces) > 2
     assert sum(each.reads for each in reduces) == graph.bytes_of(Role.WEIGHT)

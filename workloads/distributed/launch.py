@@ -71,7 +71,7 @@ def _worker(
         dist.barrier()  # nobody closes his end while another still reads
         dist.destroy_process_group()
     except BaseException as error:
-        text = traceback.format_exception_only(error)[-1].strip()
+        text = " ".join(traceback.format_exception_only(error)[-1].split())
         (folder / f"error-{rank}").write_text(text, encoding="utf-8")
         raise SystemExit(1) from None
 
