@@ -5,6 +5,8 @@ import re
 import pytest
 
 from workloads.distributed.__main__ import main
+from workloads.distributed.commands import verdict
+from workloads.distributed.job import Job
 
 
 def test_run_prints_losses_bytes_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,6 +22,17 @@ def test_run_prints_losses_bytes_and_a_verdict(capsys: pytest.CaptureFixture[str
 def test_run_with_torchs_collectives_counts_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--world", "2", "--parallel", "tp=2", "--model", "mlp", "--collectives", "torch"]) == 0
     assert len(re.findall(r"not seen +98,304 B +3 of 98,304 B$", capsys.readouterr().out, re.MULTILINE)) == 2
+
+
+def test_a_difference_is_said() -> None:
+    job = Job("mlp", dp=1, tp=2, steps=1, ring=True)
+    ranks = [{"losses": [2.0], "sent": [96]}, {"losses": [2.0], "sent": [100]}]
+    right, text = verdict(job, {"losses": [2.002]}, ranks, [96, 96])
+    assert not right
+    assert text == (
+        "losses NOT EQUAL to the single process (largest difference 1.0e-03, allowed 1e-05)\n"
+        "bytes on the wire NOT EQUAL to the prediction on all ranks"
+    )
 
 
 def test_ring_prints_bytes_and_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:

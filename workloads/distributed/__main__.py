@@ -35,17 +35,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 2 for bad input or a process that failed."""
+    """Run one command and return its exit code: 1 for a result that is wrong, 2 for bad input or a failed process."""
     options = parser().parse_args(arguments)
     try:
         from workloads.distributed import commands  # noqa: PLC0415  processes import this file, and need no more of it
 
         width = None if sys.stdout.isatty() else _WIDTH
-        getattr(commands, options.command)(options, Console(highlight=False, width=width))
+        code: int = getattr(commands, options.command)(options, Console(highlight=False, width=width))
     except XpuError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    return 0
+    return code
 
 
 if __name__ == "__main__":

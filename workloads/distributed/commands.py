@@ -56,8 +56,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return made
 
 
-def run(options: argparse.Namespace, console: Console) -> None:
-    """Train alone and in parallel; print losses, bytes and times side by side."""
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Train alone and in parallel; print losses, bytes and times side by side; 1 if they are not as they should be."""
     dp, tp = parallel(options.parallel, options.world)
     if options.collectives not in ("ring", "torch"):
         raise UsageError(f"--collectives is ring or torch, got {options.collectives!r}")
@@ -69,7 +69,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
     console.print(_losses(job, alone, ranks))
     console.print()
     console.print(_wire(ranks, predicted, ring))
-    console.print(f"\n{_verdict(job, alone, ranks, predicted)}")
+    right, text = verdict(job, alone, ranks, predicted)
+    console.print(f"\n{text}")
+    return 0 if right else 1
 
 
 def mean_losses(job: Job, ranks: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -105,16 +107,22 @@ def _wire(ranks: Sequence[Mapping[str, Any]], predicted: Sequence[int], ring: bo
     return table(("rank", "sent a step", "predicted from the graph", "all-reduces"), rows)
 
 
-def _verdict(job: Job, alone: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]], predicted: Sequence[int]) -> str:
-    worst = max(
-        abs(one - several) / abs(one) for one, several in zip(alone["losses"], mean_losses(job, ranks), strict=True)
-    )
-    same = "equal" if worst <= TOLERANCE[job.dtype] else "NOT EQUAL"
-    losses = f"losses {same} to the single process (largest difference {worst:.1e}, allowed {TOLERANCE[job.dtype]:g})"
+def verdict(
+    job: Job, alone: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]], predicted: Sequence[int]
+) -> tuple[bool, str]:
+    """Return whether losses and bytes are as they should be, and two lines that say so."""
+    allowed, pairs = TOLERANCE[job.dtype], zip(alone["losses"], mean_losses(job, ranks), strict=True)
+    worst = max(abs(one - several) / abs(one) for one, several in pairs)
+    same = worst <= allowed
+    losses = f"losses {_equal(same)} to the single process (largest difference {worst:.1e}, allowed {allowed:g})"
     if not job.ring:
-        return f"{losses}\ntorch does not say what it sends: --collectives ring counts it"
-    equal = all(set(rank["sent"]) == {predicted[place]} for place, rank in enumerate(ranks))
-    return f"{losses}\nbytes on the wire {'equal' if equal else 'NOT EQUAL'} to the prediction on all ranks"
+        return same, f"{losses}\ntorch does not say what it sends: --collectives ring counts it"
+    sent = all(set(rank["sent"]) == {predicted[place]} for place, rank in enumerate(ranks))
+    return same and sent, f"{losses}\nbytes on the wire {_equal(sent)} to the prediction on all ranks"
+
+
+def _equal(same: bool) -> str:
+    return "equal" if same else "NOT EQUAL"
 
 
 def ring_once(elements: int) -> dict[str, Any]:
@@ -136,7 +144,7 @@ def ring_once(elements: int) -> dict[str, Any]:
     return {"sent": sent, "ring": min(ours), "torch": min(theirs), "difference": float((mine - other).abs().max())}
 
 
-def ring(options: argparse.Namespace, console: Console) -> None:
+def ring(options: argparse.Namespace, console: Console) -> int:
     """Run the ring beside ``dist.all_reduce``; print bytes, times and bus bandwidth."""
     nbytes = read(options.bytes, "B", "--bytes")
     if nbytes < 4 or nbytes % 4:
@@ -155,12 +163,13 @@ def ring(options: argparse.Namespace, console: Console) -> None:
         f"\nbus bandwidth {decimal(bus['ring'], 'B/s')} by the ring, {decimal(bus['torch'], 'B/s')} by torch; "
         f"largest difference {max(each['difference'] for each in found):.1e}"
     )
+    return 0
 
 
 _WAYS = ("ring", "torch")
 
 
-def volume(options: argparse.Namespace, console: Console) -> None:
+def volume(options: argparse.Namespace, console: Console) -> int:
     """Print what data and tensor parallelism of a preset send in a step, and the bandwidth that hides it."""
     dp, tp = parallel(options.parallel)
     if dp * tp == 1:
@@ -186,3 +195,4 @@ def volume(options: argparse.Namespace, console: Console) -> None:
         "\nbandwidths of a chip in each direction at which sending takes as long as the FLOP beside it at peak, or 5 % "
         "of that.\nGradients hide behind the backward pass; tensor parallel sums stand between dependent products."
     )
+    return 0
