@@ -6,7 +6,7 @@ is already waiting for.  Bandwidth that several units share is a channel in simu
 """
 
 from array import array
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import simpy
@@ -16,6 +16,7 @@ from simulator.costs import Cost
 from simulator.errors import DeadlockError
 from simulator.graph import OperatorGraph
 from simulator.hardware import Chip, Execution
+from simulator.links import Demand, Links
 from simulator.program import Program
 from simulator.units import PS_PER_SECOND
 
@@ -65,20 +66,36 @@ class _Board:
         return self._waiting[operator]
 
 
-def play(graph: OperatorGraph, costs: Sequence[Cost], chip: Chip, program: Program) -> Schedule:
-    """Run every unit's program to its end; DeadlockError names each unit that waits and what it waits at."""
+def play(
+    graph: OperatorGraph,
+    costs: Sequence[Cost],
+    chip: Chip,
+    program: Program,
+    demands: Mapping[int, Demand] | None = None,
+) -> Schedule:
+    """Run every unit's program to its end; DeadlockError names each unit that waits and what it waits at.
+
+    demands  what collectives ask of the links, by operator id.  Those have queues of their own; what is in flight at
+             once shares the links, and their costs do not matter.
+    """
     env = simpy.Environment()
     size = len(graph)
     board = _Board(env, size)
     start, ready = (array("q", [0]) * size for _ in range(2))
     schedule = Schedule(start, board.time, ready, [])
     _host(program, schedule)
+    links = Links(env)
+    carried = {name: queue for name, queue in program.queues.items() if demands and queue[0] in demands}
+    for queue in carried.values():
+        assert demands
+        env.process(_carry(env, graph, demands, queue, board, schedule, links))
+    computed = [queue for name, queue in program.queues.items() if name not in carried]
     if chip.execution is Execution.STREAM:
-        for queue in program.queues.values():
+        for queue in computed:
             env.process(_run_ahead(graph, costs, program.gap, queue, board, schedule))
     else:
         machine = _Machine(env, graph, costs, program, board, schedule, Channel(env, PS_PER_SECOND))
-        for queue in program.queues.values():
+        for queue in computed:
             env.process(machine.unit(queue))
     env.run()
     _refuse_deadlock(graph, program, board, int(env.now))
@@ -111,6 +128,29 @@ def _run_ahead(
         start[index] = begin
         clock = begin + costs[index].time
         board.publish(index, clock)
+
+
+def _carry(
+    env: simpy.Environment,
+    graph: OperatorGraph,
+    demands: Mapping[int, Demand],
+    queue: Sequence[int],
+    board: _Board,
+    schedule: Schedule,
+    links: Links,
+) -> Process:
+    """One stream of collectives, each after the one before it, on links that it shares with other streams."""
+    for index in queue:
+        for dep in graph.operators[index].deps:
+            if board.time[dep] == _PENDING:
+                yield board.wait(dep)
+        begin = max((board.time[dep] for dep in graph.operators[index].deps), default=0)
+        begin = max(begin, schedule.ready[index])
+        if begin > env.now:
+            yield env.timeout(begin - env.now)
+        schedule.start[index] = int(env.now)
+        yield from links.carry(demands[index])
+        board.publish(index, int(env.now))
 
 
 @dataclass(slots=True)
