@@ -16,7 +16,7 @@ from simulator.variants import INFINITE, Resource, scaled
 from simulator.verdict import operator_bounds
 
 Network = Callable[[str, int, Sequence[int]], Demand]  # pattern, bytes as NCCL's tests count them, ranks
-Kinds = Callable[[Sequence[int]], str]  # which parallelism a group of ranks serves: dp, tp, pp, ep
+Kinds = Callable[[Operator], str]  # which parallelism a collective serves: dp, tp, pp, ep
 _COMPUTING = (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH, Resource.CAPACITY)
 
 
@@ -81,7 +81,7 @@ class Prices:
 class Player:
     """Plays passes, each different one once.
 
-    network  what a collective asks of the links; *kinds* which parallelism its group serves.
+    network  what a collective asks of the links; *kinds* which parallelism it serves.
     """
 
     prices: Prices
@@ -111,7 +111,7 @@ class Player:
         program = self._split(graph, place(graph, priced.costs, prices.around, prices.mode))
         schedule = play(graph, priced.costs, prices.around, program, demands)
         computing = [op.id for op in graph if op.id not in demands]
-        kinds = {index: self.kinds(graph.operators[index].group) for index in demands}
+        kinds = {index: self.kinds(graph.operators[index]) for index in demands}
         time = max((schedule.end[index] for index in computing), default=0)
         spent, exposed = _account(graph, schedule, computing, priced.bounds, kinds)
         alone: Counter[str] = Counter()
@@ -129,7 +129,7 @@ class Player:
         for name, queue in program.queues.items():
             for index in queue:
                 op = graph.operators[index]
-                own = f"{self.kinds(op.group)} collectives" if op.kind is OpKind.COLLECTIVE else name
+                own = f"{self.kinds(op)} collectives" if op.kind is OpKind.COLLECTIVE else name
                 queues.setdefault(own, []).append(index)
         return Program(queues, program.gap, program.host_start, program.host_steps, program.prefetch)
 

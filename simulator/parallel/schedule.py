@@ -97,7 +97,7 @@ class Times:
     """Picoseconds of one part of the model, and of what it sends.
 
     forward, backward  of one microbatch; *last* of the last microbatch's backward pass, where that differs.
-    send               from the end of a pass to its arrival at the next part's rank, in either direction.
+    send               from the end of a pass to its arrival at the next part's rank; gradients take as long back.
     holds              whether the sender computes nothing meanwhile (blocking sends).
     """
 
@@ -195,8 +195,8 @@ class _Board:
         part = work.chunk * self.stages + rank
         times, begin = self.parts[part], max(self._free[rank], arrival)
         end = begin + times.of(work, self.microbatches)
-        sends = self.stages > 1 and (part > 0 if work.backward else part + 1 < len(self.parts))
-        send = times.send if sends else 0
+        border = part - 1 if work.backward else part  # between this part and the next
+        send = self.parts[border].send if self.stages > 1 and 0 <= border < len(self.parts) - 1 else 0
         self.start[rank].append(begin)
         self.end[rank].append(end)
         self._free[rank] = end + send if times.holds else end

@@ -17,7 +17,9 @@ BUBBLE = "bubble"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the model on its rank; *send* is the time of what it hands to the next part, in either direction.
+    """One part of the model on its rank.
+
+    send  picoseconds until the next part has what it is handed, in either direction; *sent* its bytes.
 
     last  the backward pass of the last microbatch, which also sums gradients over the data-parallel ranks.
     """
@@ -27,6 +29,7 @@ class Part:
     last: Played
     optimizer: Played
     send: int = 0
+    sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ def play_step(parts: Sequence[Part], schedule: str, stages: int, microbatches: i
     late = found.ends[rank] - found.finished[rank] - _optimizer(parts, stages, rank)
     swift = _timed([replace(part, send=0) for part in parts], schedule, stages, microbatches, holds)
     sending = min(idle - late, max(0, time - max(swift.ends))) if stages > 1 else 0
+    _sends(parts, found.table, rank, alone, volume)
     for kind, waited in (("dp", late), ("pp", sending)):
         if waited:
             exposed[kind] += waited
@@ -119,6 +123,17 @@ def _gradients(parts: Sequence[Part], table: Timetable, rank: int) -> int:
 def _optimizer(parts: Sequence[Part], stages: int, rank: int) -> int:
     own = (parts[index].optimizer for index in range(rank, len(parts), stages))
     return sum(played.time + played.after for played in own)
+
+
+def _sends(parts: Sequence[Part], table: Timetable, rank: int, alone: Counter[str], volume: Counter[str]) -> None:
+    """Add what *rank* hands to the next parts, and back to those before."""
+    stages = len(table.orders)
+    for work in table.orders[rank] if stages > 1 else ():
+        part = work.chunk * stages + rank
+        crossed = part - 1 if work.backward else part
+        if 0 <= crossed < len(parts) - 1:
+            alone["pp"] += parts[crossed].send
+            volume["pp"] += parts[crossed].sent
 
 
 def _own(

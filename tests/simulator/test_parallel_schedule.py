@@ -88,7 +88,7 @@ def _longest_path(found: Timetable, parts: list[Times], microbatches: int) -> in
             part, microbatch, backward = key
             took = parts[part].of(work, microbatches)
             target = part - 1 if backward else part + 1
-            sent = parts[part].send if stages > 1 and 0 <= target < len(parts) else 0
+            sent = parts[min(part, target)].send if stages > 1 and 0 <= target < len(parts) else 0
             ways: dict[tuple[int, int, bool] | str, int] = {"end": took}
             if position + 1 < len(keys):
                 ways[keys[position + 1]] = took + (sent if parts[part].holds else 0)

@@ -41,8 +41,8 @@ def network(pattern: str, size: int, ranks: Sequence[int]) -> Demand:
     return Demand(0, {"wire": size * NS})
 
 
-def kinds(ranks: Sequence[int]) -> str:
-    return "tp" if ranks[1] - ranks[0] == 1 else "dp"
+def kinds(collective: Operator) -> str:
+    return "tp" if collective.group[1] - collective.group[0] == 1 else "dp"
 
 
 def collective(make: GraphMaker, group: tuple[int, ...], nbytes: int, deps: tuple[int, ...]) -> Operator:

@@ -1,0 +1,116 @@
+"""From the stages of a plan and a system to a result: play, compose, count memory, ask what wider links would bring."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from simulator.graph import Operator, Workload
+from simulator.hardware import Chip
+from simulator.parallel.links import STEP, elasticity, wider
+from simulator.parallel.memory import rank_memory
+from simulator.parallel.plan import Plan
+from simulator.parallel.played import Kinds, Network, Player, Prices
+from simulator.parallel.result import Run
+from simulator.parallel.schedule import orders
+from simulator.parallel.stage import Stage
+from simulator.parallel.step import Part, Step, play_step
+from simulator.program import Mode
+from simulator.system import System
+
+Networks = Callable[[System], Network]  # how collectives are priced on a system
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """*system* of *chip*, and how its collectives and operators are priced."""
+
+    system: System
+    chip: Chip
+    networks: Networks
+    prices: Prices
+
+    @property
+    def library(self) -> int:
+        """Bytes that the matrix library keeps in training: for two threads and two streams."""
+        return 4 * self.chip.overheads.workspace
+
+
+def machine(system: System, chip: Chip, networks: Networks, fidelity: str = "tile", mode: Mode = Mode.GRAPH) -> Machine:
+    """Return *system* with its prices; UsageError for an unknown fidelity."""
+    return Machine(system, chip, networks, Prices(chip, fidelity, mode))
+
+
+def training_run(stages: Sequence[Stage], plan: Plan, on: Machine, traced: Workload, flops: int, batch: int) -> Run:
+    """One step of the model that *stages* are the shards of.
+
+    traced  the workload of one microbatch, and *flops* its model FLOPs; *batch* sequences of a step, over all ranks.
+    """
+    step = step_on(on.system, stages, plan, on, batch)
+    more = {
+        name: elasticity(step.time, step_on(wider(on.system, name, STEP), stages, plan, on, batch).time)
+        for name, level in on.system.levels
+        if level.members > 1
+    }
+    times = batch // plan.microbatch
+    whole = replace(traced, batch=batch, tokens=traced.tokens * times)
+    order = orders(plan.schedule, plan.pp, batch // (plan.dp * plan.microbatch), plan.interleave)
+    memory = [
+        rank_memory(stages[rank :: plan.pp], order[rank], on.chip.dram.capacity, on.library) for rank in range(plan.pp)
+    ]
+    return Run(whole, on.system, on.chip, plan, flops * times, step, memory, more)
+
+
+def step_on(system: System, stages: Sequence[Stage], plan: Plan, on: Machine, batch: int) -> Step:
+    """The step with *system*'s links and *on*'s chips."""
+    network = on.networks(system)
+    return play_step(
+        parts_on(Player(on.prices, network, kinds_of(plan)), network, stages, plan),
+        plan.schedule,
+        plan.pp,
+        batch // (plan.dp * plan.microbatch),
+    )
+
+
+def parts_on(player: Player, network: Network, stages: Sequence[Stage], plan: Plan) -> list[Part]:
+    """Play every pass of every stage; equal ones once."""
+    return [
+        Part(
+            forward=player.play(stage.forward),
+            backward=player.play(stage.backward),
+            last=player.play(stage.last_backward),
+            optimizer=player.play(stage.optimizer),
+            send=_send(network, plan, index, stage.send_bytes) if index + 1 < len(stages) else 0,
+            sent=stage.send_bytes,
+        )
+        for index, stage in enumerate(stages)
+    ]
+
+
+def _send(network: Network, plan: Plan, index: int, nbytes: int) -> int:
+    """Picoseconds until the next stage has *nbytes* of each rank.
+
+    Tensor-parallel ranks that all hold the same send a share each and gather it beyond, where that is faster
+    (Narayanan et al., arXiv 2104.04473, section 4.1).
+    """
+    if not nbytes or plan.pp == 1:
+        return 0
+    across = plan.tp * plan.dp
+    ranks = (index % plan.pp * across, (index + 1) % plan.pp * across)
+    whole = network("send_recv", nbytes, ranks).alone
+    if plan.tp == 1 or plan.sp:
+        return whole
+    share = network("send_recv", -(-nbytes // plan.tp), ranks).alone
+    return min(whole, share + network("all_gather", nbytes, plan.ranks_of("tp")).alone)
+
+
+def kinds_of(plan: Plan) -> Kinds:
+    """Which parallelism of *plan* a collective serves, by its ranks; all-to-all is always that of experts."""
+
+    def kind(op: Operator) -> str:
+        if op.dims is not None and getattr(op.dims, "pattern", "") == "all_to_all":
+            return "ep"
+        stride = op.group[1] - op.group[0] if len(op.group) > 1 else 1
+        if plan.tp > 1 and stride < plan.tp:
+            return "tp"
+        return "pp" if plan.pp > 1 and stride >= plan.tp * plan.dp else "dp"
+
+    return kind
