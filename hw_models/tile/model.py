@@ -11,7 +11,7 @@ from hw_models.tile.attention import Attention, attention
 from hw_models.tile.folds import folded, folded_attention
 from hw_models.tile.machine import Machine, machine
 from hw_models.tile.matmul import WIDEST, Product, matmul
-from hw_models.tile.rows import Stream, pointwise, rows
+from hw_models.tile.rows import AXES, Stream, pointwise, rows
 from hw_models.tile.timing import Timing
 from simulator.costs import Cost, Unit, register_model
 from simulator.dims import AttentionDims, ConvolutionDims, MatmulDims, RowDims
@@ -19,6 +19,7 @@ from simulator.dtypes import DType
 from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip
 
+_PLAIN, _BROADCAST_AXES = 3, 2  # up to so many axes tensors are taken for contiguous; then so many are left
 _GENERATED = "fused."  # namespace of kernels that a compiler writes: see simulator.passes
 _TWO_SUMS = ("layer_norm", "softmax")  # along a row: mean and variance (gradient: two as well), maximum and sum
 _FLOATS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
@@ -210,22 +211,23 @@ def _converted(op: Operator) -> bool:
     )
 
 
-def _addressed(op: Operator, name: str) -> bool:
-    """Whether a kernel has to work out the address of each element: as far as shapes tell.
+def _addressed(op: Operator, name: str) -> int:
+    """Axes that a kernel takes apart to find the address of each element, as far as shapes tell; 0 if it has not to.
 
     Operands of different sizes are broadcast; a copy that the program had to make (``clone``) rearranges; pieces of
-    heads that are joined along the last axis (rotary embeddings) are views of a permuted tensor.
+    heads that are joined along the last axis (rotary embeddings) are views of a permuted tensor.  Up to three axes are
+    taken for contiguous: a library makes two of them, the one that is broadcast and the other.
     """
     if name == "adamw":
-        return True
+        return AXES
     if op.target.startswith(_GENERATED):
-        return False
+        return 0
     if op.kind is OpKind.POINTWISE:
         sizes = {tensor.elements for tensor in op.inputs if tensor.elements > 1}
-        return len(sizes) > 1
+        return 0 if len(sizes) < 2 else AXES if len(op.outputs[0].shape) > _PLAIN else _BROADCAST_AXES
     if op.kind is not OpKind.MOVE or op.dims is not None or not op.outputs:
-        return False
+        return 0
     if name == "cat":
         shape = op.outputs[0].shape
-        return len(shape) > 3 and any(tensor.shape[-1:] != shape[-1:] for tensor in op.inputs)
-    return name == "clone"
+        return AXES * (len(shape) > _PLAIN and any(tensor.shape[-1:] != shape[-1:] for tensor in op.inputs))
+    return AXES * (name == "clone")

@@ -15,6 +15,9 @@ from simulator.dtypes import DType
 
 _SHARP = 3.0  # how nearly arithmetic hides behind memory traffic in a pointwise kernel
 _BLOCK = 2.0  # the same for one row's latency and the throughput of all
+AXES = (
+    3  # of heads that are permuted: what `addressed` of the calibration is the rate of; fewer go faster in proportion
+)
 _COLUMNS = 32  # that a block sums down
 _WARP_ROW = 1024  # elements up to which one warp does a row, with no exchange between warps
 _WIDER = 32  # times more threads for a long row
@@ -32,7 +35,7 @@ class Stream:
     elements  of its largest output; *dims* of its rows, if it works along rows.
     strided   whether neighbours in the output are no neighbours in the input.
     aligned   whether rows that are read are multiples of 16 bytes.
-    addressed whether operands are broadcast or permuted, so that each element's address is worked out.
+    addressed axes that are taken apart to find each element's address, where operands are broadcast or permuted; or 0.
     converted whether elements are loaded in several types and converted one by one.
     gains     whether a second kernel sums the gradient of a norm's parameters down the columns.
     generated whether a compiler wrote the kernel.
@@ -49,7 +52,7 @@ class Stream:
     dims: RowDims | None = None
     strided: bool = False
     aligned: bool = True
-    addressed: bool = False
+    addressed: int = 0
     converted: bool = False
     gains: bool = False
     generated: bool = False
@@ -68,7 +71,7 @@ def pointwise(machine: Machine, work: Stream) -> Timing:
     done = operations(work)
     compute = done / machine.flops(DType.FP32)
     if work.addressed:
-        rate = cal.optimizer if work.name == "adamw" else cal.addressed
+        rate = cal.optimizer if work.name == "adamw" else cal.addressed * AXES / work.addressed
         compute = max(compute, work.elements / rate * machine.cycle / machine.chip.cores)
     if work.converted:
         each = machine.cycle / machine.chip.cores / cal.converted

@@ -54,6 +54,42 @@ def _weights(packed, scale, zero, FAST: tl.constexpr, DTYPE: tl.constexpr):
 
 
 @triton.jit
+def _bytes(codes, scale, zero, FAST: tl.constexpr, DTYPE: tl.constexpr):
+    """*codes* of eight bits as weights: the bits 0x4B000000 | q are the fp32 number 2^23 + q."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b32 w, x, y, z;
+            .reg .f32 a, b, c, d;
+            prmt.b32 w, $2, 0x4B000000, 0x7440;
+            prmt.b32 x, $2, 0x4B000000, 0x7441;
+            prmt.b32 y, $2, 0x4B000000, 0x7442;
+            prmt.b32 z, $2, 0x4B000000, 0x7443;
+            mov.b32 a, w;
+            mov.b32 b, x;
+            mov.b32 c, y;
+            mov.b32 d, z;
+            sub.rn.f32 a, a, 0f4B000000;
+            sub.rn.f32 b, b, 0f4B000000;
+            sub.rn.f32 c, c, 0f4B000000;
+            sub.rn.f32 d, d, 0f4B000000;
+            fma.rn.f32 a, a, $3, $7;
+            fma.rn.f32 b, b, $4, $8;
+            fma.rn.f32 c, c, $5, $9;
+            fma.rn.f32 d, d, $6, $10;
+            cvt.rn.bf16x2.f32 $0, b, a;
+            cvt.rn.bf16x2.f32 $1, d, c;
+            }""",
+            "=r,=r,r,r,r,r,r,r,r,r,r",
+            [codes, tl.broadcast_to(scale, codes.shape), tl.broadcast_to(zero, codes.shape)],
+            dtype=tl.bfloat16,
+            is_pure=True,
+            pack=4,
+        )
+    return (codes.to(tl.float32) * scale + zero).to(DTYPE)
+
+
+@triton.jit
 def _finish(
     acc, at, inside, out_ptr, part_ptr, count_ptr, tile, size,
     SPLIT: tl.constexpr,
@@ -111,9 +147,9 @@ def gemm(
             low, high = _weights(packed, scale, zero, FAST, x_ptr.dtype.element_ty)
         else:
             codes = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0)
-            low = (codes.to(tl.float32) * scale + zero).to(x_ptr.dtype.element_ty)
+            low = _bytes(codes, scale, zero, FAST, x_ptr.dtype.element_ty)
             codes = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0)
-            high = (codes.to(tl.float32) * scale + zero).to(x_ptr.dtype.element_ty)
+            high = _bytes(codes, scale, zero, FAST, x_ptr.dtype.element_ty)
         inputs = group * 128 + half[:, None]
         x_low = tl.load(x_at + inputs, mask=(inputs < k) & real[None, :], other=0.0)
         x_high = tl.load(x_at + inputs + 64, mask=(inputs + 64 < k) & real[None, :], other=0.0)

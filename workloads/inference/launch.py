@@ -41,7 +41,7 @@ def tiles_for(rows: int) -> tuple[Tile, ...]:
     if rows <= 32:
         return Tile(32, 64, 4, 4, 4), Tile(32, 128, 4, 8, 4), Tile(32, 64, 4, 4, 4, ahead=True)
     if rows <= 64:
-        return Tile(64, 64, 4, 4, 4), Tile(64, 128, 2, 8, 4), Tile(64, 64, 4, 4, 4, ahead=True)
+        return Tile(64, 64, 4, 4, 4), Tile(64, 128, 2, 8, 4), Tile(64, 64, 4, 4, 4, ahead=True), Tile(0, 32, 0)
     if rows <= 256:
         return (
             Tile(64, 128, 2, 8, 4), Tile(128, 128, 1, 8, 3), Tile(128, 128, 1, 8, 3, ahead=True), Tile(0, 32, 0)
