@@ -34,8 +34,18 @@ def near(found: torch.Tensor, wanted: torch.Tensor, limit: float = 1e-3) -> None
     assert float((found.double() - wanted.double()).norm()) <= limit * float(wanted.double().norm())
 
 
-# rows of x in a program (1: multiply-adds, 0: unpack first), outputs, waves (100: every group a part of its own)
-TILES = [(1, 16, 4), (1, 32, 0), (16, 32, 4), (16, 32, 0), (16, 32, 4, 4, 2, True), (32, 64, 100), (0, 32, 0)]
+# rows of x in a program (1, 2, 4: multiply-adds, 0: unpack first), outputs, waves (100: every group a part of its own)
+TILES = [
+    (1, 16, 4),
+    (1, 32, 0),
+    (2, 16, 4),
+    (4, 32, 100),
+    (16, 32, 4),
+    (16, 32, 0),
+    (16, 32, 4, 4, 2, True),
+    (32, 64, 100),
+    (0, 32, 0),
+]
 
 
 @pytest.mark.parametrize("tile", TILES)

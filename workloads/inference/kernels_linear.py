@@ -160,37 +160,71 @@ def gemm(
     _finish(acc, places, inside, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
 
 
+@triton.jit
+def _halves(data_at, group, known, BITS: tl.constexpr):
+    """Codes of a group in fp32 without a conversion, 128 (256) too large: their bits below those of that number."""
+    half = tl.arange(0, 64)
+    if BITS == 4:
+        packed = tl.load(data_at + group * 64 + half[None, :], mask=known, other=0).to(tl.int32)
+        low = (((packed << 16) & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True)
+        high = (((packed << 12) & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True)
+    else:
+        codes = tl.load(data_at + group * 128 + half[None, :], mask=known, other=0).to(tl.int32)
+        low = ((codes << 15) | 0x43800000).to(tl.float32, bitcast=True)
+        codes = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known, other=0).to(tl.int32)
+        high = ((codes << 15) | 0x43800000).to(tl.float32, bitcast=True)
+    return low, high
+
+
+@triton.jit
+def _with_row(acc, low, high, scale, zero, x_at, group, k):
+    """*acc* and the products of one group with one row of x, which begins at *x_at* and has *k* elements."""
+    at = group * 128 + tl.arange(0, 64)
+    x_low = tl.load(x_at + at, mask=at < k, other=0.0).to(tl.float32)[None, :]
+    x_high = tl.load(x_at + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)[None, :]
+    return acc + (low * x_low + high * x_high) * scale + zero * (x_low + x_high)
+
+
 @triton.jit(do_not_specialize=_ANY)
 def matvec(
     x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
     x_row, data_row,
     BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """As `gemm` for one row of x a program (BLOCK_M is 1), by multiply-adds in fp32; sums along inputs come last."""
+    """As `gemm` for up to four rows of x a program, by multiply-adds in fp32; sums along inputs come last."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    row = tl.program_id(2).to(tl.int64)
+    row = tl.program_id(2).to(tl.int64) * BLOCK_M
     known = columns < n
-    half = tl.arange(0, 64)
     data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
+    x_at = x_ptr + row * x_row
     acc = tl.zeros([BLOCK_N, 64], dtype=tl.float32)
+    second, third, fourth = acc, acc, acc
+    above: tl.constexpr = 128 if BITS == 4 else 256
     first = tl.program_id(1) * per_part
     for group in tl.range(first, tl.minimum(first + per_part, groups), num_stages=STAGES):
-        if BITS == 4:
-            packed = tl.load(data_at + group * 64 + half[None, :], mask=known[:, None], other=0)
-            low = (packed & 15).to(tl.float32)
-            high = (packed >> 4).to(tl.float32)
-        else:
-            low = tl.load(data_at + group * 128 + half[None, :], mask=known[:, None], other=0).to(tl.float32)
-            high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0).to(tl.float32)
-        at = group * 128 + half
-        x_low = tl.load(x_ptr + row * x_row + at, mask=at < k, other=0.0).to(tl.float32)
-        x_high = tl.load(x_ptr + row * x_row + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)
-        scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
-        zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)
-        product = low * x_low[None, :] + high * x_high[None, :]
-        acc += product * scale[:, None] + zero[:, None] * (x_low + x_high)[None, :]
-    tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
-    _finish(tl.sum(acc, 1), row * n + columns, known, out_ptr, part_ptr, count_ptr, tile, m * n, SPLIT)
+        low, high = _halves(data_at, group, known[:, None], BITS)
+        scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None]
+        zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None] - above * scale
+        acc = _with_row(acc, low, high, scale, zero, x_at, group, k)
+        if BLOCK_M > 1:
+            second = _with_row(second, low, high, scale, zero, x_at + x_row, group, tl.where(row + 1 < m, k, 0))
+        if BLOCK_M > 2:
+            third = _with_row(third, low, high, scale, zero, x_at + 2 * x_row, group, tl.where(row + 2 < m, k, 0))
+            fourth = _with_row(fourth, low, high, scale, zero, x_at + 3 * x_row, group, tl.where(row + 3 < m, k, 0))
+    tile = row.to(tl.int32) * tl.num_programs(0) + tl.program_id(0)
+    size = m * n
+    _finish(tl.sum(acc, 1), row * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
+    if BLOCK_M > 1:
+        known = columns < tl.where(row + 1 < m, n, 0)
+        tile += tl.num_programs(0)
+        _finish(tl.sum(second, 1), (row + 1) * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
+    if BLOCK_M > 2:
+        known = columns < tl.where(row + 2 < m, n, 0)
+        tile += tl.num_programs(0)
+        _finish(tl.sum(third, 1), (row + 2) * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
+        known = columns < tl.where(row + 3 < m, n, 0)
+        tile += tl.num_programs(0)
+        _finish(tl.sum(fourth, 1), (row + 3) * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
 
 
 @triton.jit(do_not_specialize=["n", "k"])
@@ -201,19 +235,14 @@ def dequantise(
     """out [n, k]: the matrix itself, one group of BLOCK_N outputs a program; for products that are bound by compute."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     group = tl.program_id(1).to(tl.int64)
-    half = tl.arange(0, 64)
     known = (columns < n)[:, None]
     data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
     scale = tl.load(scale_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
     zero = tl.load(zero_ptr + group * n + columns, mask=columns < n, other=0.0).to(tl.float32)[:, None]
-    if BITS == 4:
-        packed = tl.load(data_at + group * 64 + half[None, :], mask=known, other=0)
-        low = packed & 15
-        high = packed >> 4
-    else:
-        low = tl.load(data_at + group * 128 + half[None, :], mask=known, other=0)
-        high = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known, other=0)
-    at = group * 128 + half[None, :]
+    low, high = _halves(data_at, group, known, BITS)
+    above: tl.constexpr = 128 if BITS == 4 else 256
+    low, high = (low - above) * scale + zero, (high - above) * scale + zero
+    at = group * 128 + tl.arange(0, 64)[None, :]
     out_at = out_ptr + columns.to(tl.int64)[:, None] * k + at
-    tl.store(out_at, (low.to(tl.float32) * scale + zero).to(out_ptr.dtype.element_ty), mask=known & (at < k))
-    tl.store(out_at + 64, (high.to(tl.float32) * scale + zero).to(out_ptr.dtype.element_ty), mask=known & (at + 64 < k))
+    tl.store(out_at, low.to(out_ptr.dtype.element_ty), mask=known & (at < k))
+    tl.store(out_at + 64, high.to(out_ptr.dtype.element_ty), mask=known & (at + 64 < k))

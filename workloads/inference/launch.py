@@ -13,13 +13,14 @@ from workloads.inference import kernels_attention, kernels_linear, kernels_rows
 LOG2_E = math.log2(math.e)
 _KEYS = 64  # that a decode program takes at a time
 _TILES = 65536  # of one matrix whose groups are split; each has a counter
+_MOST_ROWS = 4  # of the kernel of multiply-adds
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """How a product with packed weights is cut.
 
-    rows     of x in a program; 1: the kernel of multiply-adds, more: that of tensor cores; 0: unpack, then torch.
+    rows     of x in a program; 1, 2, 4: the kernel of multiply-adds, more: tensor cores; 0: unpack, then torch.
     outputs  of the matrix in a program.
     ahead    scales are loaded one round before they are used.
     waves    programs that the groups are split for, in multiples of the multiprocessors; 0: no split.
@@ -37,7 +38,14 @@ def tiles_for(rows: int) -> tuple[Tile, ...]:
     """Tiles that are tried for that many rows of x; the first is what is used where nothing was measured."""
     if rows <= 16:
         wide = Tile(16, 64, 8, 4, 4), Tile(16, 64, 4, 4, 6), Tile(16, 128, 4, 8, 4), Tile(16, 64, 4, 4, 4, ahead=True)
-        return (*wide, Tile(1, 16, 4, 4, 4), Tile(1, 32, 8, 4, 4)) if rows == 1 else wide
+        height = min(_MOST_ROWS, bucket(rows))
+        lanes = (
+            Tile(height, 16, 4, 4, 4),
+            Tile(height, 32, 8, 4, 4),
+            Tile(height, 16, 8, 4, 2),
+            Tile(height, 8, 8, 2, 3),
+        )
+        return (*wide, *lanes) if rows <= 2 * _MOST_ROWS else wide
     if rows <= 32:
         return Tile(32, 64, 4, 4, 4), Tile(32, 128, 4, 8, 4), Tile(32, 64, 4, 4, 4, ahead=True)
     if rows <= 64:
@@ -86,9 +94,9 @@ def linear(x: Tensor, data: Tensor, scales: Tensor, zeros: Tensor, bits: int, ti
     parts = _blocks(groups, per_part)
     out = x.new_empty((rows, outputs))
     partial = out if parts == 1 else x.new_empty((parts, rows, outputs), dtype=torch.float32)
-    one = found.rows == 1
-    kernel = kernels_linear.matvec if one else kernels_linear.gemm
-    special = {"STAGES": found.stages} if one else {"FAST": _fast(x), "AHEAD": found.ahead}
+    lanes = found.rows <= _MOST_ROWS
+    kernel = kernels_linear.matvec if lanes else kernels_linear.gemm
+    special = {"STAGES": found.stages} if lanes else {"FAST": _fast(x), "AHEAD": found.ahead}
     kernel[(blocks, parts, strips)](
         x, data, scales, zeros, out, partial, _counters(x.device), rows, outputs, inputs, groups, per_part,
         x.stride(0), data.stride(0), BITS=bits, BLOCK_M=found.rows, BLOCK_N=found.outputs, SPLIT=parts > 1,
