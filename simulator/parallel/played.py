@@ -44,11 +44,10 @@ NOTHING = Played(0, 0, dict.fromkeys(Resource, 0), {}, {}, {})
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """Costs of the operators of one graph, what binds each, and its signature."""
+    """Costs of the operators of one graph, and what binds each."""
 
     costs: Sequence[Cost]
     bounds: Sequence[Resource]
-    signature: Hashable
 
 
 @dataclass
@@ -59,6 +58,7 @@ class Prices:
     fidelity: str = "tile"
     mode: Mode = Mode.GRAPH
     _known: dict[Hashable, Priced] = field(default_factory=dict, repr=False)
+    _seen: dict[int, tuple[OperatorGraph, Priced]] = field(default_factory=dict, repr=False)  # graphs, kept alive
 
     def __post_init__(self) -> None:
         self._model = compute_model(self.fidelity, self.chip)
@@ -68,12 +68,17 @@ class Prices:
         self.around = scaled(self.chip, Resource.LAUNCH, INFINITE) if self._model.ideal else self.chip
 
     def of(self, graph: OperatorGraph) -> Priced:
-        """Price *graph*, or remember what an equal one costs."""
+        """Price *graph*, or remember what it or an equal one costs."""
+        if id(graph) not in self._seen:
+            self._seen[id(graph)] = (graph, self._priced(graph))
+        return self._seen[id(graph)][1]
+
+    def _priced(self, graph: OperatorGraph) -> Priced:
         signature = _signature(graph)
         if signature not in self._known:
             costs = self._model.costs(graph)
             bounds = operator_bounds(costs, {each: model.costs(graph) for each, model in self._without.items()})
-            self._known[signature] = Priced(costs, bounds, signature)
+            self._known[signature] = Priced(costs, bounds)
         return self._known[signature]
 
 

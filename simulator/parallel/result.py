@@ -20,6 +20,7 @@ class Run:
     model_flops  of the whole step: matrix products and attention, recomputation left out.
     memory       of one rank of each stage.
     elasticity   relative change of the time for a relative change of the bandwidth of each level of the network.
+    notes        what was not divided, and why.
     """
 
     workload: Workload
@@ -30,6 +31,7 @@ class Run:
     step: Step
     memory: Sequence[RankMemory]
     elasticity: Mapping[str, float]
+    notes: Sequence[str] = ()
 
     @property
     def devices(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from simulator.dims import CollectiveDims
 from simulator.graph import Operator, Workload
 from simulator.hardware import Chip
 from simulator.parallel.links import STEP, elasticity, wider
@@ -56,7 +57,8 @@ def training_run(stages: Sequence[Stage], plan: Plan, on: Machine, traced: Workl
     memory = [
         rank_memory(stages[rank :: plan.pp], order[rank], on.chip.dram.capacity, on.library) for rank in range(plan.pp)
     ]
-    return Run(whole, on.system, on.chip, plan, flops * times, step, memory, more)
+    notes = tuple(dict.fromkeys(note for stage in stages for note in stage.notes))
+    return Run(whole, on.system, on.chip, plan, flops * times, step, memory, more, notes)
 
 
 def step_on(system: System, stages: Sequence[Stage], plan: Plan, on: Machine, batch: int) -> Step:
@@ -103,14 +105,24 @@ def _send(network: Network, plan: Plan, index: int, nbytes: int) -> int:
 
 
 def kinds_of(plan: Plan) -> Kinds:
-    """Which parallelism of *plan* a collective serves, by its ranks; all-to-all is always that of experts."""
+    """Which parallelism of *plan* a collective serves."""
 
     def kind(op: Operator) -> str:
-        if op.dims is not None and getattr(op.dims, "pattern", "") == "all_to_all":
-            return "ep"
-        stride = op.group[1] - op.group[0] if len(op.group) > 1 else 1
-        if plan.tp > 1 and stride < plan.tp:
-            return "tp"
-        return "pp" if plan.pp > 1 and stride >= plan.tp * plan.dp else "dp"
+        assert isinstance(op.dims, CollectiveDims)
+        return kind_of(plan, op.dims.pattern, op.group)
 
     return kind
+
+
+def kind_of(plan: Plan, pattern: str, ranks: Sequence[int]) -> str:
+    """Which parallelism of *plan* a collective over *ranks* serves; all-to-all is always that of experts.
+
+    >>> kind_of(Plan(dp=2, tp=4), "all_reduce", (1, 5))
+    'dp'
+    """
+    if pattern == "all_to_all":
+        return "ep"
+    stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    if plan.pp > 1 and abs(stride) >= plan.tp * plan.dp:
+        return "pp"
+    return "tp" if plan.tp > 1 and abs(stride) < plan.tp else "dp"
