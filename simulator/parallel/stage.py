@@ -13,7 +13,7 @@ class Stage:
     forward           of one microbatch, tensor-parallel and expert collectives included; no send or receive.
     backward          of one microbatch, recomputation included; adds to the gradients that are there.
     last_backward     of the last microbatch of a step: with the data-parallel reduction of each bucket of gradients
-                      as soon as they are complete (zero=3 reduces in every microbatch: both are the same then).
+                      as soon as they are complete (zero=2|3 reduces in every microbatch: both are the same then).
     optimizer         after it: gradients that tensor or pipeline ranks share, the update, and for zero=1|2 the gather
                       of weights.
     send_bytes        activations for the next stage, of one microbatch; their gradients come back with as many.
@@ -22,8 +22,6 @@ class Stage:
     peak_forward_bytes, peak_backward_bytes  most bytes of activations in use at once during the pass of one
                       microbatch, what is kept of that microbatch (and gathered weights of zero=3) included.
     notes             what was not divided, and why.
-
-    Equal stages share their graphs.
     """
 
     index: int
