@@ -1,7 +1,6 @@
 """Builds a graph operator by operator; what waits for what follows from the storages."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from simulator.dims import CollectiveDims
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role, Storage, Tensor, Workload
@@ -36,7 +35,7 @@ class Builder:
                 waits.add(writer)
         for each in writes:
             waits.update(self._readers.pop(each, ()))
-        made = self.graph.add(replace(op, id=len(self.graph), deps=tuple(sorted(waits))))
+        made = self.graph.add(placed(op, len(self.graph), tuple(sorted(waits))))
         for each in reads:
             self._readers.setdefault(each, []).append(made.id)
         for each in writes:
@@ -65,3 +64,11 @@ class Builder:
             dims=CollectiveDims(pattern, sent if pattern == "all_to_all" else max(sent, received)), group=group,
         )  # fmt: skip
         return self.add(op, deps, layer)
+
+
+def placed(op: Operator, id: int, deps: tuple[int, ...]) -> Operator:
+    """*op* under another id; written out, since it is what most of the time of a plan goes to."""
+    return Operator(
+        id, op.module, op.target, op.kind, op.phase, op.inputs, op.outputs, op.flops, op.reads, op.writes, deps,
+        op.dtype, op.dims, op.dispatches, op.group,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from simulator.dtypes import DType
-from simulator.graph import Operator, OperatorGraph, Phase, Role, Storage, Tensor
+from simulator.graph import Operator, OperatorGraph, Phase, Role, Tensor
 from simulator.parallel.plan import Plan
 from simulator.parallel.rewriting import Rewriting
 
@@ -15,17 +15,14 @@ def accumulated(graph: OperatorGraph, mixed: bool) -> OperatorGraph:
 
     The product that makes a gradient adds to it (fused accumulation, as in Megatron-LM): it reads what it writes.
     """
-    made = Rewriting(graph, [_widened(each, graph) if mixed else each for each in graph.storages])
-    for op in graph:
-        made.keep(_adding(op, graph, mixed), -1)
-    return made.close()
-
-
-def _widened(storage: Storage, graph: OperatorGraph) -> Storage:
-    if storage.role is not Role.GRADIENT:
-        return storage
-    bits = next((t.dtype.bits for op in graph for t in op.outputs if t.storage == storage.id), 32)
-    return replace(storage, nbytes=storage.nbytes * 32 // bits)
+    storages = list(graph.storages)
+    if mixed:
+        for op in graph:
+            for each in op.outputs:
+                held = graph.storages[each.storage]
+                if held.role is Role.GRADIENT:
+                    storages[held.id] = replace(held, nbytes=held.nbytes * DType.FP32.bits // each.dtype.bits)
+    return replace(graph, storages=storages, operators=[_adding(op, graph, mixed) for op in graph])
 
 
 def _adding(op: Operator, graph: OperatorGraph, mixed: bool) -> Operator:

@@ -83,4 +83,4 @@ class Sizes:
                 return found[0] if len(shape) > 2 else found[-1]
         part, parts = layout.share
         features = [axis for axis in places if shape[axis] * part % parts == 0 and shape[axis] >= parts]
-        return (features or [None])[-1]
+        return features[-1] if features else None

@@ -65,7 +65,7 @@ class _Again:
         inside: dict[int, int] = {}
         for op in self._again[layer]:
             deps = [inside[each] if each in inside else self.rewriting.number[each] for each in op.deps]
-            again = replace(renamed(op, names), phase=Phase.RECOMPUTE)
+            again = renamed(op, names, Phase.RECOMPUTE)
             inside[op.id] = self.rewriting.add(again, deps if inside else [*deps, *gradient], layer).id
         for storage in self._kept & set(names):
             del names[storage]

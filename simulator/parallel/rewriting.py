@@ -1,9 +1,8 @@
 """Rewrites a rank's graph operator by operator: storages keep their ids, operators move apart."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from simulator.graph import Operator, OperatorGraph, Storage, Tensor
+from simulator.graph import Operator, OperatorGraph, Phase, Storage, Tensor
 from simulator.parallel.builder import Builder
 
 
@@ -36,12 +35,15 @@ class Rewriting(Builder):
         return self.graph
 
 
-def renamed(op: Operator, names: Mapping[int, int]) -> Operator:
-    """Return *op* over other storages."""
+def renamed(op: Operator, names: Mapping[int, int], phase: Phase | None = None) -> Operator:
+    """Return *op* over other storages, and in another *phase* if one is given."""
+    return Operator(
+        op.id, op.module, op.target, op.kind, phase or op.phase, _over(op.inputs, names), _over(op.outputs, names),
+        op.flops, op.reads, op.writes, op.deps, op.dtype, op.dims, op.dispatches, op.group,
+    )  # fmt: skip
 
-    def other(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(replace(each, storage=names.get(each.storage, each.storage)) for each in tensors)
 
-    if not any(each.storage in names for tensors in (op.inputs, op.outputs) for each in tensors):
-        return op
-    return replace(op, inputs=other(op.inputs), outputs=other(op.outputs))
+def _over(tensors: tuple[Tensor, ...], names: Mapping[int, int]) -> tuple[Tensor, ...]:
+    return tuple(
+        Tensor(names[each.storage], each.shape, each.dtype) if each.storage in names else each for each in tensors
+    )

@@ -57,7 +57,7 @@ class _Writing:
         self._layout: dict[int, Layout] = {}
         self._whole: dict[int, tuple[Phase, int]] = {}  # gathered copies, for as long as a phase lasts
         self._number: dict[int, int] = {}  # operator of the traced graph -> here
-        self._module: dict[int, str] = {}  # who wrote a storage
+        self._source: dict[int, tuple[str, int]] = {}  # module and layer that wrote a storage
 
     def write(self, op: Operator, decision: Decision, layer: int) -> None:
         """Append *op* as a rank runs it, after what has to be sent for it."""
@@ -72,8 +72,8 @@ class _Writing:
         outputs = []
         for tensor, gives in zip(op.outputs, decision.gives, strict=True):
             shape = _cut(self.roles, op, tensor, gives, -1, dims)
-            outputs.append(replace(tensor, storage=self._output(tensor, gives, shape), shape=shape))
-            self._module[tensor.storage] = op.module
+            outputs.append(Tensor(self._output(tensor, gives, shape), shape, tensor.dtype))
+            self._source[tensor.storage] = (op.module, layer)
             self._whole.pop(tensor.storage, None)
         deps = [self._number[each] for each in op.deps]
         made = _local(op, decision, tuple(inputs), tuple(outputs))
@@ -85,10 +85,10 @@ class _Writing:
         if have is None:
             have = self._home(tensor, need, shape)
         if have.split is not need.split and have.split is Split.PARTIAL:
-            self._sum(op, old, need, layer)
+            self._sum(op, old, need)
         elif have.split is not need.split and have.divided and need.split is Split.WHOLE:
             return replace(tensor, storage=self._gathered(op, tensor, have, layer))
-        return replace(tensor, storage=self._new[old], shape=shape)
+        return Tensor(self._new[old], shape, tensor.dtype)
 
     def _home(self, tensor: Tensor, need: Layout, shape: tuple[int, ...]) -> Layout:
         """Enter a storage of *tensor* that is there before the run."""
@@ -115,12 +115,12 @@ class _Writing:
         self._new[tensor.storage] = self._first[tensor.storage] = made.id
         self._layout[tensor.storage] = home
 
-    def _sum(self, op: Operator, old: int, need: Layout, layer: int) -> None:
+    def _sum(self, op: Operator, old: int, need: Layout) -> None:
         """Sum a partial storage over the ranks, in place, or into the part of the tokens that this rank has."""
         storage = self._builder.graph.storages[self._new[old]]
         dtype = _dtype(self._graph, op, old)
         whole = Tensor(storage.id, (storage.nbytes * 8 // dtype.bits,), dtype)
-        module = self._module.get(old, op.module)
+        module, layer = self._source[old]
         if need.split is Split.TOKENS:
             part = replace(whole, shape=(need.part(whole.elements),))
             made = self._builder.storage(storage.name, storage.role, part.nbytes)
@@ -185,7 +185,7 @@ class _Writing:
             op, tensor = last[old]
             layer = self._builder.layers[-1]
             if self._layout[old].split is Split.PARTIAL:
-                self._sum(op, old, WHOLE, layer)
+                self._sum(op, old, WHOLE)
             elif self._layout[old].divided:
                 self._new[old] = self._gathered(op, tensor, self._layout[old], layer)
 
@@ -230,9 +230,9 @@ def _local(op: Operator, decision: Decision, inputs: tuple[Tensor, ...], outputs
     if op.target == "aten.embedding":
         ids = op.inputs[1].nbytes
         reads = inputs[1].nbytes + decision.needs[0].part(op.reads - ids)
-    return replace(
-        op, inputs=inputs, outputs=outputs, flops=flops, dims=dims, reads=reads,
-        writes=_traffic(op.writes, op.outputs, outputs),
+    return Operator(
+        op.id, op.module, op.target, op.kind, op.phase, inputs, outputs, flops, reads,
+        _traffic(op.writes, op.outputs, outputs), (), op.dtype, dims, op.dispatches, op.group,
     )  # fmt: skip
 
 
