@@ -52,11 +52,12 @@ TILES = [
 @pytest.mark.parametrize("bits", [4, 8])
 def test_linear(launch: Any, bits: int, tile: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    packed = pack(torch.randn(70, 300), bits)  # edges on all sides: outputs, inputs, rows
-    for rows, dtype in ((1, torch.float16), (3, torch.float32), (17, torch.float16)):
-        x = torch.randn(rows, 300).to(dtype)
+    for rows, inputs, dtype in ((1, 300, torch.float16), (3, 300, torch.float32), (3, 256, torch.float16),
+                                (17, 300, torch.float16)):  # fmt: skip  # edges on all sides: outputs, inputs, rows
+        packed = pack(torch.randn(70, inputs), bits)
+        x = torch.randn(rows, inputs).to(dtype)
         out = launch.linear(x, packed.data, packed.scales, packed.zeros, bits, launch.Tile(*tile))
-        near(out, x.double() @ unpack(packed, 300, torch.float64).t())
+        near(out, x.double() @ unpack(packed, inputs, torch.float64).t())
     assert int(launch._counters(x.device).sum()) == 0  # the last program of each tile has reset its counter
 
 

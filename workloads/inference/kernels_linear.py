@@ -114,18 +114,17 @@ def _finish(
 def gemm(
     x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
     x_row, data_row,
-    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, FAST: tl.constexpr,
-    AHEAD: tl.constexpr,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
+    FAST: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """out [m, n] = x [m, k] W^T over *per_part* groups of inputs; the tile is [BLOCK_N, BLOCK_M]."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     rows = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
     inside = (columns < n)[:, None] & (rows < m)[None, :]
     known = columns < n
-    real = rows < m
     half = tl.arange(0, 64)
     data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
-    x_at = x_ptr + rows.to(tl.int64)[None, :] * x_row
+    x_at = x_ptr + tl.minimum(rows, m - 1).to(tl.int64)[None, :] * x_row  # rows too many are not written
     acc = tl.zeros([BLOCK_N, BLOCK_M], dtype=tl.float32)
     first = tl.program_id(1) * per_part
     last = tl.minimum(first + per_part, groups)
@@ -151,8 +150,12 @@ def gemm(
             codes = tl.load(data_at + group * 128 + 64 + half[None, :], mask=known[:, None], other=0)
             high = _bytes(codes, scale, zero, FAST, x_ptr.dtype.element_ty)
         inputs = group * 128 + half[:, None]
-        x_low = tl.load(x_at + inputs, mask=(inputs < k) & real[None, :], other=0.0)
-        x_high = tl.load(x_at + inputs + 64, mask=(inputs + 64 < k) & real[None, :], other=0.0)
+        if EVEN:  # no mask: with one along k the compiler would load two bytes at a time
+            x_low = tl.load(x_at + inputs)
+            x_high = tl.load(x_at + inputs + 64)
+        else:
+            x_low = tl.load(x_at + inputs, mask=inputs < k, other=0.0)
+            x_high = tl.load(x_at + inputs + 64, mask=inputs + 64 < k, other=0.0)
         acc = tl.dot(low, x_low, acc, input_precision="ieee")
         acc = tl.dot(high, x_high, acc, input_precision="ieee")
     places = rows.to(tl.int64)[None, :] * n + columns[:, None]
@@ -177,11 +180,15 @@ def _halves(data_at, group, known, BITS: tl.constexpr):
 
 
 @triton.jit
-def _with_row(acc, low, high, scale, zero, x_at, group, k):
+def _with_row(acc, low, high, scale, zero, x_at, group, k, EVEN: tl.constexpr):
     """*acc* and the products of one group with one row of x, which begins at *x_at* and has *k* elements."""
     at = group * 128 + tl.arange(0, 64)
-    x_low = tl.load(x_at + at, mask=at < k, other=0.0).to(tl.float32)[None, :]
-    x_high = tl.load(x_at + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)[None, :]
+    if EVEN:
+        x_low = tl.load(x_at + at).to(tl.float32)[None, :]
+        x_high = tl.load(x_at + at + 64).to(tl.float32)[None, :]
+    else:
+        x_low = tl.load(x_at + at, mask=at < k, other=0.0).to(tl.float32)[None, :]
+        x_high = tl.load(x_at + at + 64, mask=at + 64 < k, other=0.0).to(tl.float32)[None, :]
     return acc + (low * x_low + high * x_high) * scale + zero * (x_low + x_high)
 
 
@@ -189,7 +196,8 @@ def _with_row(acc, low, high, scale, zero, x_at, group, k):
 def matvec(
     x_ptr, data_ptr, scale_ptr, zero_ptr, out_ptr, part_ptr, count_ptr, m, n, k, groups, per_part,
     x_row, data_row,
-    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """As `gemm` for up to four rows of x a program, by multiply-adds in fp32; sums along inputs come last."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -197,6 +205,9 @@ def matvec(
     known = columns < n
     data_at = data_ptr + columns.to(tl.int64)[:, None] * data_row
     x_at = x_ptr + row * x_row
+    second_at = x_ptr + tl.minimum(row + 1, m - 1) * x_row  # rows too many are not written
+    third_at = x_ptr + tl.minimum(row + 2, m - 1) * x_row
+    fourth_at = x_ptr + tl.minimum(row + 3, m - 1) * x_row
     acc = tl.zeros([BLOCK_N, 64], dtype=tl.float32)
     second, third, fourth = acc, acc, acc
     above: tl.constexpr = 128 if BITS == 4 else 256
@@ -205,12 +216,12 @@ def matvec(
         low, high = _halves(data_at, group, known[:, None], BITS)
         scale = tl.load(scale_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None]
         zero = tl.load(zero_ptr + group * n + columns, mask=known, other=0.0).to(tl.float32)[:, None] - above * scale
-        acc = _with_row(acc, low, high, scale, zero, x_at, group, k)
+        acc = _with_row(acc, low, high, scale, zero, x_at, group, k, EVEN)
         if BLOCK_M > 1:
-            second = _with_row(second, low, high, scale, zero, x_at + x_row, group, tl.where(row + 1 < m, k, 0))
+            second = _with_row(second, low, high, scale, zero, second_at, group, k, EVEN)
         if BLOCK_M > 2:
-            third = _with_row(third, low, high, scale, zero, x_at + 2 * x_row, group, tl.where(row + 2 < m, k, 0))
-            fourth = _with_row(fourth, low, high, scale, zero, x_at + 3 * x_row, group, tl.where(row + 3 < m, k, 0))
+            third = _with_row(third, low, high, scale, zero, third_at, group, k, EVEN)
+            fourth = _with_row(fourth, low, high, scale, zero, fourth_at, group, k, EVEN)
     tile = row.to(tl.int32) * tl.num_programs(0) + tl.program_id(0)
     size = m * n
     _finish(tl.sum(acc, 1), row * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
@@ -227,10 +238,10 @@ def matvec(
         _finish(tl.sum(fourth, 1), (row + 3) * n + columns, known, out_ptr, part_ptr, count_ptr, tile, size, SPLIT)
 
 
-@triton.jit(do_not_specialize=["n", "k"])
+@triton.jit(do_not_specialize=["n"])
 def dequantise(
     data_ptr, scale_ptr, zero_ptr, out_ptr, n, k, data_row,
-    BITS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BITS: tl.constexpr, BLOCK_N: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """out [n, k]: the matrix itself, one group of BLOCK_N outputs a program; for products that are bound by compute."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -244,5 +255,8 @@ def dequantise(
     low, high = (low - above) * scale + zero, (high - above) * scale + zero
     at = group * 128 + tl.arange(0, 64)[None, :]
     out_at = out_ptr + columns.to(tl.int64)[:, None] * k + at
-    tl.store(out_at, low.to(out_ptr.dtype.element_ty), mask=known & (at < k))
-    tl.store(out_at + 64, high.to(out_ptr.dtype.element_ty), mask=known & (at + 64 < k))
+    low_fits, high_fits = known, known
+    if not EVEN:
+        low_fits, high_fits = known & (at < k), known & (at + 64 < k)
+    tl.store(out_at, low.to(out_ptr.dtype.element_ty), mask=low_fits)
+    tl.store(out_at + 64, high.to(out_ptr.dtype.element_ty), mask=high_fits)

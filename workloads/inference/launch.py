@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from workloads.inference import kernels_attention, kernels_linear, kernels_rows
+from workloads.inference.quantise import GROUP
 
 LOG2_E = math.log2(math.e)
 _KEYS = 64  # that a decode program takes at a time
@@ -100,7 +101,7 @@ def linear(x: Tensor, data: Tensor, scales: Tensor, zeros: Tensor, bits: int, ti
     kernel[(blocks, parts, strips)](
         x, data, scales, zeros, out, partial, _counters(x.device), rows, outputs, inputs, groups, per_part,
         x.stride(0), data.stride(0), BITS=bits, BLOCK_M=found.rows, BLOCK_N=found.outputs, SPLIT=parts > 1,
-        num_warps=found.warps, num_stages=found.stages, **special,
+        EVEN=inputs % GROUP == 0, num_warps=found.warps, num_stages=found.stages, **special,
     )  # fmt: skip
     return out
 
@@ -110,7 +111,17 @@ def dequantised(data: Tensor, scales: Tensor, zeros: Tensor, bits: int, inputs: 
     outputs, groups = data.shape[0], scales.shape[0]
     out = torch.empty((outputs, inputs), dtype=dtype, device=data.device)
     kernels_linear.dequantise[(_blocks(outputs, 32), groups)](
-        data, scales, zeros, out, outputs, inputs, data.stride(0), BITS=bits, BLOCK_N=32, num_warps=4
+        data,
+        scales,
+        zeros,
+        out,
+        outputs,
+        inputs,
+        data.stride(0),
+        BITS=bits,
+        BLOCK_N=32,
+        EVEN=inputs % GROUP == 0,
+        num_warps=4,
     )
     return out
 
