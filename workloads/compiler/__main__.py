@@ -3,6 +3,7 @@
 python -m workloads.compiler kernel                                    # SwiGLU as numba and as Triton source
 python -m workloads.compiler opt FILE [--canonicalise] [--to linalg|loops]   # a program of the dialect, lowered
 python -m workloads.compiler mlp [--to linalg|loops]                   # a PyTorch MLP, imported
+python -m workloads.compiler device-run --out FOLDER                   # the fused kernels, measured on a CUDA device
 """
 
 import argparse
@@ -21,6 +22,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("kernel", help="source of the fused kernel")
+    device = commands.add_parser("device-run", help="measure the fused kernels on a CUDA device")
+    device.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for lab09_h200.json")
     opt = commands.add_parser("opt", help="a program of the dialect")
     opt.add_argument("file", type=Path, metavar="FILE")
     for each in (opt, commands.add_parser("mlp", help="an MLP of PyTorch")):
@@ -28,6 +31,10 @@ def main(arguments: list[str] | None = None) -> None:
         each.add_argument("--to", choices=("linalg", "loops"), help="lower as far as that")
     options = parser.parse_args(arguments)
     try:
+        if options.command == "device-run":
+            from workloads.compiler.device_run import measure  # noqa: PLC0415  for this command alone
+
+            sys.exit(measure(options.out))
         sys.stdout.write(_kernel() if options.command == "kernel" else _program(options))
     except XpuError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")

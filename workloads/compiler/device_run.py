@@ -1,14 +1,12 @@
-"""The generated Triton kernels of lab 9 on a CUDA device: ``python -m workloads.compiler.device_run --out FOLDER``.
+"""The generated Triton kernels of lab 9 on a CUDA device: ``python -m workloads.compiler device-run --out FOLDER``.
 
 Each example at several shapes: right against fp64, then timed beside PyTorch's own kernels one by one and beside the
 kernel that torch.compile makes of the same module.  Writes ``lab09_h200.json`` after each shape.
 """
 
-import argparse
 import hashlib
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simulator.errors import UsageError, XpuError
+from simulator.errors import UsageError
 from simulator.output import check_writable, write_text
 from workloads.compiler.fusion.examples import Modulated, SwiGLU
 from workloads.compiler.fusion.fused import Fused, fuse, load
@@ -32,22 +30,15 @@ _MOST_COPIES = 64
 Facts = dict[str, Any]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write; 1 if a kernel is wrong, 2 where there is no device."""
-    parser = argparse.ArgumentParser(prog="python -m workloads.compiler.device_run", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help=f"for {FILE}")
-    options = parser.parse_args(arguments)
-    try:
-        if not torch.cuda.is_available():
-            raise UsageError("needs a CUDA device; this machine has none ('xpusim lab 9' measures on the CPU)")
-        check_writable(options.out / FILE)
-        return measure(options.out / FILE)
-    except XpuError as error:
-        parser.exit(2, f"{parser.prog}: {error}\n")
+def measure(folder: Path) -> int:
+    """Measure every example at every shape and write FILE to *folder*; returns 1 if one is off by more than its limit.
 
-
-def measure(path: Path) -> int:
-    """Measure every example at every shape; returns 1 if one is off by more than its limit."""
+    UsageError where there is no device, OutputError where nothing can be written.
+    """
+    if not torch.cuda.is_available():
+        raise UsageError("device-run needs a CUDA device; this machine has none ('xpusim lab 9' measures on the CPU)")
+    path = folder / FILE
+    check_writable(path)
     facts: Facts = {"provenance": provenance(), "kernels": {}, "rows": []}
     for module in (SwiGLU(), Modulated()):
         for dtype in DTYPES:
@@ -116,14 +107,10 @@ def provenance() -> Facts:
         ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"], capture_output=True, text=True, check=False
     ).stdout.strip()
     return {
-        "command": "python -m workloads.compiler.device_run --out docs/data",
+        "command": "python -m workloads.compiler device-run --out docs/data",
         "date": datetime.now(UTC).date().isoformat(),
         "gpu": dict(zip(fields.split(","), (each.strip() for each in gpu.split(",")), strict=False)),
         "torch": torch.__version__,
         "triton": version("triton"),
         "method": "microseconds of one call inside a CUDA graph, median of 15 replays, operands in turn",
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

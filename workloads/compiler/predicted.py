@@ -44,7 +44,7 @@ def compared(chip: Chip, path: Path = DATA) -> list[Compared]:
     try:
         rows = json.loads(path.read_text())["rows"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise SpecError(f"{path} is not a file of 'python -m workloads.compiler.device_run'") from None
+        raise SpecError(f"{path} is not a file of 'python -m workloads.compiler device-run'") from None
     return [_compared(chip, row) for row in rows]
 
 
