@@ -9,7 +9,7 @@ from simulator.costs import Cost, Unit
 from simulator.errors import UsageError, nearest
 from simulator.graph import OperatorGraph, Role
 from simulator.hardware import Chip, Execution
-from simulator.passes.scope import outside
+from simulator.scope import outside
 
 
 class Mode(StrEnum):

@@ -267,9 +267,9 @@ class Programs:
 
 
 def _made(module: ModuleType, name: str) -> Any:
-    import torch
+    from frontends import building
 
-    with torch.device("meta"):
+    with building():
         return module.MODELS[name]()
 
 

@@ -14,8 +14,8 @@ from simulator.passes.cleaning import without
 from simulator.passes.draft import needed
 from simulator.passes.fused import fuse, names
 from simulator.passes.prices import Prices
-from simulator.passes.scope import outside
 from simulator.passes.spaces import joined, space
+from simulator.scope import outside
 
 _RANDOM = frozenset((
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "bernoulli", "bernoulli_", "normal", "normal_",

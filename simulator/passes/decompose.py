@@ -20,8 +20,8 @@ from simulator.dtypes import DType
 from simulator.graph import Operator, OperatorGraph, OpKind, Role, Storage, Tensor
 from simulator.passes.draft import rebuilt
 from simulator.passes.prices import Prices
-from simulator.passes.scope import outside
 from simulator.passes.spaces import LIBRARY, SCATTER
+from simulator.scope import outside
 
 _NORMS = frozenset(("native_layer_norm_backward", "rms_norm_backward", "_fused_rms_norm_backward"))
 _SUMS = frozenset(("sum", "mean"))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from simulator.graph import OperatorGraph, OpKind, Tensor
 from simulator.passes.draft import Draft, Node
 from simulator.passes.prices import Prices
-from simulator.passes.scope import outside
 from simulator.passes.spaces import Space, connected, joined, space
+from simulator.scope import outside
 
 _NEAR = 4  # nodes on from one that reads the same storage
 Allowed = Callable[[Space, Space], bool]

@@ -17,8 +17,8 @@ from simulator.memory import memory_timeline
 from simulator.passes.draft import needed, rebuilt
 from simulator.passes.fused import fuse
 from simulator.passes.prices import Prices
-from simulator.passes.scope import outside
 from simulator.passes.spaces import connected, space
+from simulator.scope import outside
 
 _MOST_LOADS = 4  # Inductor's realize_reads_threshold
 

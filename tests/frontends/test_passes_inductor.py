@@ -21,8 +21,8 @@ from hw_models import load_chip
 from simulator.cli.validate_predict import Programs
 from simulator.cli.validate_read import Measured
 from simulator.graph import MATRIX_KINDS, OperatorGraph, OpKind
-from simulator.passes.scope import outside
 from simulator.passes.spaces import LIBRARY
+from simulator.scope import outside
 from simulator.simulation import compiled_graph
 from workloads.measure.compiled import NaiveAttention
 

@@ -14,8 +14,8 @@ from simulator.passes.attention import attention
 from simulator.passes.cleaning import common, dead
 from simulator.passes.padding import padding
 from simulator.passes.prices import Prices
-from simulator.passes.scope import outside
 from simulator.result_json import as_dict
+from simulator.scope import outside
 from simulator.simulation import compiled_graph, simulate
 from tests.simulator.test_passes_fusion import MATMUL, MOVE, REDUCE, Maker, prices, targets
 from tests.simulator.toys import toy_chip, with_overheads
