@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from simulator.dims import Dims
 from simulator.graph import Operator, OperatorGraph, Role, Tensor
-from simulator.parallel.layouts import PARTIAL, WHOLE, Layout, Sizes, Split
+from simulator.parallel.layouts import WHOLE, Layout, Sizes, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,3 @@ def merged(layouts: list[Layout]) -> Layout:
     origins = frozenset().union(*(each.origins for each in layouts))
     widest = max(layouts, key=lambda each: each.width)
     return Layout(Split.FEATURES, widest.share, widest.width, "", origins)
-
-
-def partial_like(layout: Layout) -> Layout:
-    """A partial sum that the same weights divided."""
-    return Layout(Split.PARTIAL, origins=layout.origins) if layout.origins else PARTIAL

@@ -10,8 +10,8 @@ from simulator.parallel.rewriting import Rewriting
 BUCKET = 25 * 2**20  # bytes; what torch's DistributedDataParallel takes
 
 
-def accumulated(graph: OperatorGraph, mixed: bool) -> OperatorGraph:
-    """Return the backward pass with gradients added to those that are there; *mixed*: kept in fp32.
+def accumulated(graph: OperatorGraph, mixed: bool, adds: bool) -> OperatorGraph:
+    """Return the backward pass with gradients in fp32 (*mixed*), added to those of earlier microbatches (*adds*).
 
     The product that makes a gradient adds to it (fused accumulation, as in Megatron-LM): it reads what it writes.
     """
@@ -22,10 +22,10 @@ def accumulated(graph: OperatorGraph, mixed: bool) -> OperatorGraph:
                 held = graph.storages[each.storage]
                 if held.role is Role.GRADIENT:
                     storages[held.id] = replace(held, nbytes=held.nbytes * DType.FP32.bits // each.dtype.bits)
-    return replace(graph, storages=storages, operators=[_adding(op, graph, mixed) for op in graph])
+    return replace(graph, storages=storages, operators=[_adding(op, graph, mixed, adds) for op in graph])
 
 
-def _adding(op: Operator, graph: OperatorGraph, mixed: bool) -> Operator:
+def _adding(op: Operator, graph: OperatorGraph, mixed: bool, adds: bool) -> Operator:
     if not any(graph.storages[each.storage].role is Role.GRADIENT for each in op.outputs):
         return op
     gradient = [graph.storages[each.storage].role is Role.GRADIENT for each in op.outputs]
@@ -34,7 +34,7 @@ def _adding(op: Operator, graph: OperatorGraph, mixed: bool) -> Operator:
         for each, is_gradient in zip(op.outputs, gradient, strict=True)
     )
     wider = sum(each.nbytes for each in outputs) - sum(each.nbytes for each in op.outputs)
-    there = sum(each.nbytes for each, is_gradient in zip(outputs, gradient, strict=True) if is_gradient)
+    there = sum(each.nbytes for each, is_gradient in zip(outputs, gradient, strict=True) if is_gradient and adds)
     return replace(op, reads=op.reads + there, writes=op.writes + wider, outputs=outputs)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from simulator.dims import AttentionDims, MatmulDims
 from simulator.graph import Operator, OpKind, Phase, Role, Tensor
-from simulator.parallel.decisions import Context, Decision, merged, partial_like
-from simulator.parallel.layouts import FILLED, WHOLE, Layout, Split
+from simulator.parallel.decisions import Context, Decision, merged
+from simulator.parallel.layouts import FILLED, PARTIAL, WHOLE, Layout, Split
 from simulator.parallel.rules_rows import decide_rows, embedding, embedding_backward, loss, loss_backward
 
 _F, _T, _P, _W = Split.FEATURES, Split.TOKENS, Split.PARTIAL, Split.WHOLE
@@ -139,9 +139,7 @@ def _activations(op: Operator, dims: MatmulDims, context: Context, pair: tuple[i
     if dims.batch == 1 and any(each.split is _T for each in settled) and dims.k % context.ways == 0:
         for place in pair:
             needs[place] = context.tokens
-        return Decision(
-            tuple(needs), (partial_like(WHOLE),) * len(op.outputs), dims=replace(dims, k=dims.k // context.ways)
-        )
+        return Decision(tuple(needs), (PARTIAL,) * len(op.outputs), dims=replace(dims, k=dims.k // context.ways))
     return Decision(tuple(needs), (WHOLE,) * len(op.outputs))
 
 
@@ -216,7 +214,7 @@ def _on_tokens(op: Operator, context: Context, settled: list[Layout]) -> Decisio
         else layout
         for each, layout in zip(op.inputs, settled, strict=True)
     )
-    gives = tuple(partial_like(WHOLE) if context.role(each) is Role.GRADIENT else context.tokens for each in op.outputs)
+    gives = tuple(PARTIAL if context.role(each) is Role.GRADIENT else context.tokens for each in op.outputs)
     return Decision(needs, gives, work=(1, context.ways))
 
 

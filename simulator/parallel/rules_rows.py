@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from simulator.dims import RowDims
-from simulator.graph import Operator, Phase, Role
-from simulator.parallel.decisions import Context, Decision, merged, partial_like
+from simulator.graph import Operator, Role, Tensor
+from simulator.parallel.decisions import Context, Decision, merged
 from simulator.parallel.layouts import PARTIAL, WHOLE, Layout, Split
 
 _F, _T = Split.FEATURES, Split.TOKENS
@@ -41,7 +41,7 @@ def _on_features(op: Operator, name: str, dims: RowDims, context: Context, layou
         count = _SOFTMAX.get(name, 0 if op.inputs[0].storage in context.summed else 1)
         local = replace(dims, columns=found.part(dims.columns))
         return Decision(needs, (found,) * len(op.outputs), found.share, local, (dims.rows,) * count)
-    gives = tuple(found if _carries(each.elements, found, context) else _sum_of(op, context) for each in op.outputs)
+    gives = tuple(found if _carries(each, found, context) else PARTIAL for each in op.outputs)
     local = replace(dims, rows=found.part(dims.rows))
     return Decision(needs, gives, found.share, local)
 
@@ -54,13 +54,10 @@ def _foreign(op: Operator, place: int, context: Context, layouts: list[Layout]) 
     return own and tensor.elements >= size > 1
 
 
-def _carries(elements: int, layout: Layout, context: Context) -> bool:
-    """Whether that many elements are something for each divided feature or head, and not one sum over them all."""
-    return elements % context.sizes.tokens == 0 or (layout.width > 0 and elements % layout.width == 0)
-
-
-def _sum_of(op: Operator, context: Context) -> Layout:
-    return PARTIAL if op.phase is Phase.BACKWARD else partial_like(WHOLE)
+def _carries(tensor: Tensor, layout: Layout, context: Context) -> bool:
+    """Whether *tensor* has something for each divided feature or head, and is not one sum over them all."""
+    wide = layout.width > 0 and tensor.elements % layout.width == 0
+    return wide or (context.role(tensor) is not Role.GRADIENT and tensor.elements % context.sizes.tokens == 0)
 
 
 def _on_tokens(op: Operator, name: str, dims: RowDims, context: Context, settled: list[Layout]) -> Decision:
@@ -71,7 +68,10 @@ def _on_tokens(op: Operator, name: str, dims: RowDims, context: Context, settled
         for each, layout in zip(op.inputs, settled, strict=True)
     )
     if dims.inner == 1 and dims.rows % sizes.tokens == 0:
-        gives = tuple(tokens if each.elements % sizes.tokens == 0 else PARTIAL for each in op.outputs)
+        gives = tuple(
+            PARTIAL if each.elements % sizes.tokens or context.role(each) is Role.GRADIENT else tokens
+            for each in op.outputs
+        )
         return Decision(needs, gives, tokens.share, replace(dims, rows=tokens.part(dims.rows)))
     if name in _SUMS:
         kept = sizes.seq in op.outputs[0].shape and context.role(op.outputs[0]) is not Role.GRADIENT

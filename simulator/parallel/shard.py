@@ -20,10 +20,11 @@ from simulator.parallel.tensor import shard_tensors
 from simulator.parallel.updates import Shared, Update, Weight, optimizer, update_of
 
 
-def shard(graph: OperatorGraph, plan: Plan) -> list[Stage]:
+def shard(graph: OperatorGraph, plan: Plan, *, accumulate: bool = True) -> list[Stage]:
     """Return the stages of *plan*, in the order in which a microbatch passes them.
 
-    graph  the training step of one microbatch, traced on one device (``trace_training_step``).
+    graph       the training step of one microbatch, traced on one device (``trace_training_step``).
+    accumulate  whether gradients are added to those of earlier microbatches.
 
     Raises UsageError if the plan does not divide the model, naming all faults at once, and for a graph without backward
     pass; GraphError for an optimizer that is not one fused operator.
@@ -38,7 +39,9 @@ def shard(graph: OperatorGraph, plan: Plan) -> list[Stage]:
     parts = split(sharded, plan.chunks)
     tied = _tied(parts)
     return [
-        _stage(index, part, plan, update, experts, _shared(index, partial, tied, plan, update), sharded.notes)
+        _stage(
+            index, part, plan, update, experts, _shared(index, partial, tied, plan, update), sharded.notes, accumulate
+        )
         for index, part in enumerate(parts)
     ]
 
@@ -107,10 +110,11 @@ def _stage(
     experts: frozenset[str],
     shared: list[Shared],
     notes: tuple[str, ...],
+    accumulate: bool,
 ) -> Stage:
     rank = _rank(index, plan)
     forward = _moved(part.forward, rank)
-    backward = accumulated(_moved(part.backward, rank), plan.precision == "mixed")
+    backward = accumulated(_moved(part.backward, rank), plan.precision == "mixed", accumulate)
     own = _own(part, update, experts)
     if plan.zero == 3:
         forward = gathered(forward, part.forward_layers, plan, rank, experts)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role
-from simulator.parallel.builder import Builder
+from simulator.parallel.builder import placed
 from simulator.parallel.rewriting import renamed
 from simulator.parallel.tensor import Sharded
 
@@ -146,20 +146,20 @@ class _Uses:
 
 
 def _part(graph: OperatorGraph, ops: Iterable[Operator], outputs: frozenset[int]) -> OperatorGraph:
-    """Return a graph of *ops* alone, with only the storages that they use."""
-    made = Builder(graph.workload)
+    """Return a graph of *ops* alone, with only the storages that they use; what they wait for is known already."""
+    made = OperatorGraph(graph.workload)
     number: dict[int, int] = {}
     names: dict[int, int] = {}
     for op in ops:
         for each in (*op.inputs, *op.outputs):
             if each.storage not in names:
                 old = graph.storages[each.storage]
-                names[each.storage] = made.storage(old.name, old.role, old.nbytes).id
-        deps = [number[each] for each in op.deps if each in number]
-        number[op.id] = made.add(renamed(op, names), deps).id
-    found = made.graph
-    found.outputs = frozenset(names[each] for each in graph.outputs | outputs if each in names)
+                names[each.storage] = made.add_storage(old.name, old.role, old.nbytes).id
+        number[op.id] = len(made)
+        deps = tuple(number[each] for each in op.deps if each in number)
+        made.operators.append(placed(renamed(op, names), number[op.id], deps))
+    made.outputs = frozenset(names[each] for each in graph.outputs | outputs if each in names)
     held = graph.released.items()
-    found.released = {names[key]: number[op] for key, op in held if key in names and op in number}
-    found.uncovered = {target: sum(op.target == target for op in found) for target in graph.uncovered}
-    return found
+    made.released = {names[key]: number[op] for key, op in held if key in names and op in number}
+    made.uncovered = {target: sum(op.target == target for op in made) for target in graph.uncovered}
+    return made

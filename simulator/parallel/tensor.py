@@ -76,7 +76,7 @@ class _Writing:
             self._source[tensor.storage] = (op.module, layer)
             self._whole.pop(tensor.storage, None)
         deps = [self._number[each] for each in op.deps]
-        made = _local(op, decision, tuple(inputs), tuple(outputs))
+        made = self._local(op, decision, tuple(inputs), tuple(outputs))
         self._number[op.id] = self._builder.add(made, (*deps, *waits), layer).id
 
     def _input(self, op: Operator, tensor: Tensor, need: Layout, shape: tuple[int, ...], layer: int) -> Tensor:
@@ -160,6 +160,31 @@ class _Writing:
         )
         return sent.id
 
+    def _local(
+        self, op: Operator, decision: Decision, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+    ) -> Operator:
+        """*op* on its part: FLOPs by its sizes or its share, traffic by its tensors."""
+        dims = decision.dims or op.dims
+        part, parts = decision.work
+        flops = -(-op.flops * part // parts)
+        if isinstance(op.dims, MatmulDims | AttentionDims) and isinstance(dims, MatmulDims | AttentionDims):
+            flops = dims.flops if op.flops == op.dims.flops else op.flops * dims.flops // max(1, op.dims.flops)
+        reads = self._traffic(op.reads, op.inputs, inputs)
+        if op.target == "aten.embedding":
+            ids = op.inputs[1].nbytes
+            reads = inputs[1].nbytes + decision.needs[0].part(op.reads - ids)
+        return Operator(
+            op.id, op.module, op.target, op.kind, op.phase, inputs, outputs, flops, reads,
+            self._traffic(op.writes, op.outputs, outputs), (), op.dtype, dims, op.dispatches, op.group,
+        )  # fmt: skip
+
+    def _traffic(self, traced: int, before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
+        """Bytes of an operator whose operands shrink: of dense ones exactly theirs."""
+        old, new = _touched(before, self._graph), _touched(after, self._builder.graph)
+        if traced == old or not old:
+            return new if traced else 0
+        return traced * new // old
+
     def close(self) -> Sharded:
         """Return the rank's graph; what the program returns is whole on every rank."""
         self._finish_outputs()
@@ -219,26 +244,6 @@ def _cut_matmul(op: Operator, shape: tuple[int, ...], place: int, old: MatmulDim
     return tuple(found)
 
 
-def _local(op: Operator, decision: Decision, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Operator:
-    """*op* on its part: FLOPs by its sizes or its share, traffic by its tensors."""
-    dims = decision.dims or op.dims
-    part, parts = decision.work
-    flops = -(-op.flops * part // parts)
-    if isinstance(op.dims, MatmulDims | AttentionDims) and isinstance(dims, MatmulDims | AttentionDims):
-        flops = dims.flops if op.flops == op.dims.flops else op.flops * dims.flops // max(1, op.dims.flops)
-    reads = _traffic(op.reads, op.inputs, inputs)
-    if op.target == "aten.embedding":
-        ids = op.inputs[1].nbytes
-        reads = inputs[1].nbytes + decision.needs[0].part(op.reads - ids)
-    return Operator(
-        op.id, op.module, op.target, op.kind, op.phase, inputs, outputs, flops, reads,
-        _traffic(op.writes, op.outputs, outputs), (), op.dtype, dims, op.dispatches, op.group,
-    )  # fmt: skip
-
-
-def _traffic(traced: int, before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
-    """Bytes of an operator whose operands shrink: of dense ones exactly theirs."""
-    old, new = (sum(each.nbytes for each in tensors) for tensors in (before, after))
-    if traced == old or not old:
-        return new if traced else 0
-    return traced * new // old
+def _touched(tensors: Sequence[Tensor], graph: OperatorGraph) -> int:
+    """Bytes of *tensors*; of an expanded one no more than there are."""
+    return sum(min(each.nbytes, graph.storages[each.storage].nbytes) for each in tensors)
