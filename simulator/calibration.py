@@ -35,7 +35,9 @@ class MatmulCalibration:
     vector           part of the vector peak that a product reaches for which the matrix units have no mode.
     dequantise       lane operations that unpacking one quantised weight takes in each tile that uses it: mask, shift,
                      convert, multiply-add in a plain kernel.
-    packed_rows      rows of such a tile: the registers hold unpacked weights too, so it is lower than a dense one.
+    packed_row       part of that more for each row of such a tile: registers that its results take hide less latency.
+    packed_rows      most rows of such a tile: the registers hold unpacked weights too, so it is lower than a dense one.
+    unpacked         part of the streaming bandwidth at which a kernel writes all weights unpacked, for a dense product.
     """
 
     __pydantic_config__ = _CLOSED
@@ -49,8 +51,10 @@ class MatmulCalibration:
     store: Fraction = 0.8
     unaligned: Positive = 7.0
     vector: Fraction = 0.75
-    dequantise: NotNegative = 4.0
-    packed_rows: Positive = 64.0
+    dequantise: NotNegative = 2.7
+    packed_row: NotNegative = 0.07
+    packed_rows: Positive = 128.0
+    unpacked: Fraction = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,26 @@ class AttentionCalibration:
     split_stream: Positive = 10.0
     split: NotNegative = 2.0
     part_cycles: NotNegative = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedCalibration:
+    """Attention of single tokens over paged keys and values, which a block looks up 64 at a time.
+
+    launch        fixed time, in launch latencies.
+    block_cycles  from the start of a block to its first keys, and from its last ones to its end.
+    tile_cycles   cycles in which a block takes 64 keys and values, however many others run.
+    combine       launch of the kernel that adds parts up, in launch latencies; *part_cycles* more for each part, and
+                  *row_cycles* of a core for each head of each token.
+    """
+
+    __pydantic_config__ = _CLOSED
+    launch: Positive = 1.13
+    block_cycles: NotNegative = 5000.0
+    tile_cycles: NotNegative = 2700.0
+    combine: NotNegative = 1.6
+    part_cycles: NotNegative = 94.0
+    row_cycles: NotNegative = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +143,7 @@ class VectorCalibration:
     columns     bytes per cycle that one block draws which sums down 32 columns: a norm's gain and bias backwards.
     optimizer   parameters per cycle and core that a fused AdamW updates.
     unaligned   times slower a norm is whose rows are no multiple of 16 B.
+    block_norm  a norm whose row stays in the registers of one block, as short kernels are written by hand.
     """
 
     __pydantic_config__ = _CLOSED
@@ -133,6 +158,9 @@ class VectorCalibration:
     unaligned: Positive = 2.0
     norm: RowCalibration = field(default_factory=RowCalibration)
     rms_norm: RowCalibration = field(default_factory=RowCalibration)
+    block_norm: RowCalibration = field(
+        default_factory=lambda: RowCalibration(passes=1.0, latency=0.0, element_latency=0.3)
+    )
     softmax: RowCalibration = field(default_factory=RowCalibration)
     reduction: RowCalibration = field(default_factory=RowCalibration)
 
@@ -161,7 +189,8 @@ class Calibration:
     resident part of the last cache level's capacity in which data survives until it is used again.
 
     *attention* is the kernel that the framework takes by itself (cuDNN's on Hopper), *flash* the one that a program
-    asks for by name (FlashAttention 2).
+    asks for by name (FlashAttention 2) and that runs of tokens over a paged cache are taken for; *paged* is for single
+    tokens.
     """
 
     __pydantic_config__ = _CLOSED
@@ -172,5 +201,6 @@ class Calibration:
     matmul: MatmulCalibration = field(default_factory=MatmulCalibration)
     attention: AttentionCalibration = field(default_factory=AttentionCalibration)
     flash: AttentionCalibration = field(default_factory=AttentionCalibration)
+    paged: PagedCalibration = field(default_factory=PagedCalibration)
     vector: VectorCalibration = field(default_factory=VectorCalibration)
     power: PowerCalibration = field(default_factory=PowerCalibration)

@@ -45,7 +45,7 @@ def attention(machine: Machine, work: Attention) -> Timing:
     dram = float(max(0, work.nbytes - work.cached))
     memory = max(dram / machine.dram, work.nbytes / machine.cache)
     if dims.q_len > _DECODE_ROWS or dims.backward:
-        body, detail = _blocks(machine, work)
+        body, detail = blocks(machine, work, cal)
         body = max(body, memory)
     else:
         body, detail = _streams(machine, work, memory)
@@ -58,9 +58,9 @@ def constants(machine: Machine, work: Attention) -> AttentionCalibration:
     return machine.calibration.flash if work.named else machine.calibration.attention
 
 
-def pair_ps(machine: Machine, work: Attention) -> float:
+def pair_ps(machine: Machine, work: Attention, cal: AttentionCalibration) -> float:
     """Picoseconds of one core for one query-key pair: its products, then its exponential."""
-    cal, dims, cores = constants(machine, work), work.dims, machine.chip.cores
+    dims, cores = work.dims, machine.chip.cores
     macs = machine.macs(work.dtype)
     rate = (cal.efficiency * macs if macs else machine.flops(work.dtype) / 4) / cores
     products = dims.head_dim + dims.value_dim
@@ -70,17 +70,17 @@ def pair_ps(machine: Machine, work: Attention) -> float:
     return products / rate + machine.cycle / cal.exponentials
 
 
-def _blocks(machine: Machine, work: Attention) -> tuple[float, str]:
+def blocks(machine: Machine, work: Attention, cal: AttentionCalibration) -> tuple[float, str]:
     """Time of blocks of queries over the cores, and how it comes about."""
-    dims, cal, cores = work.dims, constants(machine, work), machine.chip.cores
-    pair = pair_ps(machine, work)
+    dims, cores = work.dims, machine.chip.cores
+    pair = pair_ps(machine, work, cal)
     over = dims.kv_len if dims.backward else dims.q_len  # the gradient kernel has a block for 128 keys
-    blocks = ceil(over / _ROWS)
-    count = dims.batch * dims.heads * blocks
+    each = ceil(over / _ROWS)
+    count = dims.batch * dims.heads * each
     fixed = cal.block_cycles * machine.cycle
-    edge = _ROWS * min(_ROWS, dims.kv_len) / 2 * blocks if dims.causal else 0.0  # half of the diagonal is masked
-    padded = blocks * _ROWS / over
-    total = count / blocks * ((dims.pairs * padded + edge) * pair + blocks * fixed)
+    edge = _ROWS * min(_ROWS, dims.kv_len) / 2 * each if dims.causal else 0.0  # half of the diagonal is masked
+    padded = each * _ROWS / over
+    total = count / each * ((dims.pairs * padded + edge) * pair + each * fixed)
     longest = _ROWS * min(dims.window or dims.kv_len, dims.kv_len) * pair + fixed
     if count <= cores:
         body = longest * cal.alone

@@ -39,6 +39,7 @@ _EXACT = Calibration(
         unaligned=1.0,
         norm=_PLAIN_ROWS,
         rms_norm=_PLAIN_ROWS,
+        block_norm=_PLAIN_ROWS,
         softmax=_PLAIN_ROWS,
         reduction=_PLAIN_ROWS,
     ),

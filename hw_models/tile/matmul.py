@@ -30,6 +30,7 @@ _WARPS_ROWS = 64  # of a tile that share one read of the right operand from the 
 _LANE_COLUMNS = (64, 128, 256)  # for a product on the vector lanes
 _NARROW_STREAM = 0.6  # of the slowdown of unaligned arithmetic hits unaligned streams
 _VECTOR_ROWS = 4  # up to which a product goes row by row, unaligned or without matrix hardware
+_LEAST_ROWS = 16  # of a tile that a matrix unit takes
 _DOT_BYTES = 256  # of a dot product that keep a warp busy
 
 
@@ -86,7 +87,7 @@ def _unpacked_before(machine: Machine, work: Product) -> Timing:
     dense = _product(machine, replace(work, packed=1.0))
     stored = work.batch * work.n * work.k * work.size
     moved = stored * (1 + work.packed)
-    first = machine.launch + moved / machine.dram
+    first = machine.launch + moved / (machine.calibration.matmul.unpacked * machine.dram)
     return replace(
         dense,
         time=dense.time + first,
@@ -119,6 +120,21 @@ def _product(machine: Machine, work: Product) -> Timing:
     return Timing(launch + best, launch, work.flops / 2 / rate, dram / machine.floor, dram, detail, watts)
 
 
+def _unpacking(machine: Machine, work: Product) -> float:
+    """Time in which lanes unpack every weight, once for each row of tiles, and parts of K are added up.
+
+    It comes on top of the traffic: the few blocks that a core has registers for load and unpack in turn.  Tiles are as
+    high as a power of two; a matrix unit takes 16 rows at least.
+    """
+    cal = machine.calibration.matmul
+    if not cal.dequantise:
+        return 0.0
+    height = min(cal.packed_rows, max(_LEAST_ROWS, 1 << (work.m - 1).bit_length()))
+    each = cal.dequantise * (1 + cal.packed_row * height)
+    weights = work.batch * work.n * work.k * ceil(work.m / height)
+    return each * weights / (machine.flops(DType.FP32) / 2) + cal.split * machine.launch
+
+
 def _short(work: Product) -> float:
     """Times by which the lanes of a batched matrix-vector product run empty where its dot products are short."""
     vector = work.batch > 1 and 1 in (work.m, work.n)
@@ -143,9 +159,8 @@ def _waves(machine: Machine, work: Product, memory: float, macs: float | None) -
     parts = work.batch * work.m * work.n * 4 * 2 * splits / machine.cache + cal.split * machine.launch
     drawn = cal.stream / machine.cycle * np.minimum(tiles, cores)  # what the busy cores can draw
     streams = memory * max(1.0, _NARROW_STREAM * slower) * np.maximum(1.0, machine.dram / drawn)
-    if work.packed < 1:  # lanes unpack every weight once for each row of the kernel's own, lower tiles
-        lanes = cal.dequantise * work.batch * work.n * work.k / (machine.flops(DType.FP32) / 2)
-        streams = np.maximum(streams, lanes * ceil(work.m / cal.packed_rows))
+    if work.packed < 1:
+        streams = streams + _unpacking(machine, work)
     body, beside = waves * steps * step, np.maximum(streams, 1e-9)
     longer = np.maximum(body, beside)
     time = longer * (1 + (np.minimum(body, beside) / longer) ** cal.overlap) ** (1 / cal.overlap)

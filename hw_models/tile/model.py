@@ -11,6 +11,7 @@ from hw_models.tile.attention import Attention, attention
 from hw_models.tile.folds import folded, folded_attention
 from hw_models.tile.machine import Machine, machine
 from hw_models.tile.matmul import WIDEST, Product, matmul
+from hw_models.tile.paged import paged
 from hw_models.tile.rows import AXES, Stream, pointwise, rows
 from hw_models.tile.timing import Timing
 from simulator.costs import Cost, Unit, register_model
@@ -20,7 +21,8 @@ from simulator.graph import MATRIX_KINDS, Operator, OperatorGraph, OpKind, Phase
 from simulator.hardware import Chip
 
 _PLAIN, _BROADCAST_AXES = 3, 2  # up to so many axes tensors are taken for contiguous; then so many are left
-_GENERATED = "fused."  # namespace of kernels that a compiler writes: see simulator.passes
+_OWN = "xpusim_inference."  # namespace of the kernels of workloads.inference
+_GENERATED = ("fused.", _OWN)  # kernels that a compiler writes (simulator.passes), or that are written like those
 _TWO_SUMS = ("layer_norm", "softmax")  # along a row: mean and variance (gradient: two as well), maximum and sum
 _FLOATS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
 _UNITS = {OpKind.MOVE: Unit.DMA, OpKind.COLLECTIVE: Unit.LINK}
@@ -78,13 +80,13 @@ class TileModel:
         dims, chip = op.dims, self._machine
         on_array = chip.chip.matrix.array is not None and chip.macs(op.dtype) is not None
         if isinstance(dims, MatmulDims | ConvolutionDims):
-            work = _product(op, dims, cached, rows_apart)
-            return folded(chip, work) if on_array else matmul(chip, work)
+            product = _product(op, dims, cached, rows_apart)
+            return folded(chip, product) if on_array else matmul(chip, product)
         if isinstance(dims, AttentionDims):
             if on_array:
                 return folded_attention(chip, dims, op.dtype, op.nbytes, cached)
-            named = "flash" in op.target
-            return attention(chip, Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached, named))
+            work = Attention(dims, op.dtype, op.dtype.bits / 8, op.nbytes, cached, "flash" in op.target)
+            return paged(chip, work) if op.target.startswith(_OWN) else attention(chip, work)
         return _vector(chip, op, cached)
 
 
@@ -131,10 +133,11 @@ def _product(op: Operator, dims: MatmulDims | ConvolutionDims, cached: int, rows
 
 def _packed(op: Operator) -> float:
     """Part of its dense size that a quantised weight takes, scales included; 1 where nothing is quantised."""
-    narrow = next((each for each in op.inputs if each.dtype in (DType.INT4, DType.INT8)), None)
-    if narrow is None or not op.dtype.floating:
+    narrow = next((at for at, each in enumerate(op.inputs) if each.dtype in (DType.INT4, DType.INT8)), None)
+    if narrow is None or not op.dtype.floating or not isinstance(op.dims, MatmulDims):
         return 1.0
-    return (narrow.nbytes + op.inputs[-1].nbytes) * 8 / (narrow.elements * op.dtype.bits)
+    packed = sum(each.nbytes for each in op.inputs[narrow:])  # integers, then their scales and zeros
+    return packed * 8 / (op.dims.batch * op.dims.groups * op.dims.n * op.dims.k * op.dtype.bits)
 
 
 def _contiguous_rows(op: Operator, weights: set[int]) -> int:
@@ -175,6 +178,8 @@ def _vector(chip: Machine, op: Operator, cached: int) -> Timing:
     if op.kind is not OpKind.REDUCTION or dims is None:
         return pointwise(chip, work)
     cal = chip.calibration.vector
+    if op.target.startswith(_OWN):
+        return rows(chip, work, cal.block_norm)
     if "rms_norm" in name:
         return rows(chip, work, cal.rms_norm)
     if "norm" in name:

@@ -11,7 +11,6 @@ from simulator.cli.serving_options import (
     check_common,
     context_of,
     load_family,
-    quantised_family,
 )
 from simulator.errors import UsageError
 
@@ -103,6 +102,7 @@ def _mode(options: argparse.Namespace) -> Any:
 
 def _curves(options: argparse.Namespace, settings: "Settings", quants: list[str]) -> "list[Curve]":
     from workloads.inference.curve import curve
+    from workloads.inference.families import packed
     from workloads.inference.speculate import SpeculativeTimes, speculation
     from workloads.inference.times import StepTimes
 
@@ -111,7 +111,7 @@ def _curves(options: argparse.Namespace, settings: "Settings", quants: list[str]
     draft = load_family(options, how.draft) if how else None
     found = []
     for quant in quants:
-        made = quantised_family(family, quant)
+        made = packed(family, quant)
         if how is None or draft is None:
             found.append(curve(made, quant, settings))
             continue

@@ -14,7 +14,6 @@ from simulator.cli.serving_options import (
     check_common,
     context_of,
     load_family,
-    quantised_family,
 )
 from simulator.errors import UsageError
 
@@ -128,6 +127,7 @@ def _plan(options: argparse.Namespace, chip: "Chip") -> "Plan":
     from simulator.program import mode_of
     from simulator.serving.capacity import capacity, position_bytes
     from simulator.serving.scheduler import Limits
+    from workloads.inference.families import packed
     from workloads.inference.serving import Plan
     from workloads.inference.speculate import speculation
     from workloads.inference.times import StepTimes
@@ -136,7 +136,7 @@ def _plan(options: argparse.Namespace, chip: "Chip") -> "Plan":
     readers, writers = _pools(options)
     if how and writers:
         raise UsageError("--speculate does not go with --disaggregate")
-    family = quantised_family(load_family(options), options.quant)
+    family = packed(load_family(options), options.quant)
     draft = load_family(options, how.draft) if how else None
     cache = cache_type(options)
     room = capacity(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simulator.serving.family import Family
 
 _CACHES = ("fp8", "int8")
+_PROGRAMS = ("engine", "module")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "target", metavar="MODEL", help="a preset, hf:MODEL_TYPE, or path.py:factory with phase, batch, seq and context"
     )
     add_chip(parser)
+    parser.add_argument(
+        "--program", default="engine", metavar="engine|module",
+        help="what a preset runs: the fused step of workloads.inference, or the plain module's operators (engine)",
+    )  # fmt: skip
     parser.add_argument("--dtype", default="bf16", help="type of weights and activations (bf16)")
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="hf: a field of the model's configuration"
@@ -43,10 +48,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def load_family(options: Namespace, target: str | None = None) -> "Family":
     """Trace a model at a few sizes; *target* instead of that of the options."""
     from simulator.serving.family import family
+    from workloads import preset_names
+    from workloads.inference.families import engine_family
 
     name = target or options.target
     if name.endswith(".json"):
         raise UsageError(f"{name}: a saved graph has one size; serving needs a model that can be traced at many")
+    if name in preset_names() and options.program == "engine":
+        return engine_family(name, options.dtype)
 
     def trace(phase: str, batch: int, length: int) -> "OperatorGraph":
         graph = load_target(
@@ -67,14 +76,6 @@ def load_family(options: Namespace, target: str | None = None) -> "Family":
     return family(trace)
 
 
-def quantised_family(found: "Family", scheme: str) -> "Family":
-    """*found* with the weights of its matrix products packed by *scheme*."""
-    from simulator.passes.quantise import quantised
-    from simulator.serving.family import Family
-
-    return Family(quantised(found.first, scheme), quantised(found.second, scheme), found.head, found.attention)
-
-
 def cache_type(options: Namespace) -> DType | None:
     """--kv-dtype; UsageError if it is no type for a cache."""
     name = options.kv_dtype
@@ -91,6 +92,12 @@ def check_common(options: Namespace) -> None:
 
     if mode_of(options.mode) is Mode.COMPILE:
         raise UsageError("--mode compile: a served step is eager or a captured graph")
+    if options.program not in _PROGRAMS:
+        known = ", ".join(_PROGRAMS)
+        raise UsageError(f"--program {options.program}: unknown{nearest(options.program, _PROGRAMS)} (known: {known})")
+    types = [str(dtype) for dtype in DType]
+    if options.dtype not in types:
+        raise UsageError(f"--dtype {options.dtype}: unknown{nearest(options.dtype, types)} (known: {', '.join(types)})")
     if not 0 < options.memory_fraction <= 1:
         raise UsageError(f"--memory-fraction {options.memory_fraction}: must be above 0 and at most 1")
     if options.block_size < 1:

@@ -87,7 +87,8 @@ def _reading_packed(op: Operator, storages: list[Storage], parameters: dict[int,
         read = min(op.writes, weight.nbytes)  # a lookup: the rows that it returns
     packed = replace(weight, dtype=dtype)
     scales = parameters[weight.storage]
-    part = read * (packed.nbytes + scales.nbytes) // weight.nbytes
+    stored = scales.elements // _PARAMETERS * GROUP * dtype.bits // 8  # whole groups
+    part = read * (stored + scales.nbytes) // weight.nbytes
     inputs = tuple(packed if each is weight else each for each in op.inputs)
     return replace(op, inputs=(*inputs, scales), reads=max(0, op.reads - read) + part)
 

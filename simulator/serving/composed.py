@@ -37,6 +37,12 @@ class StepShape:
     def attention(self) -> list[Rows]:
         return [each for each in (self.decodes, self.chunks) if each is not None]
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the step is one prompt from its start: nothing has to be looked up in the cache."""
+        rows = self.chunks
+        return self.decodes is None and rows is not None and rows.batch == 1 and rows.q == rows.keys
+
 
 def shape_of(step: Step) -> StepShape:
     """The shape of *step*, before it is finished."""
@@ -87,7 +93,8 @@ def compose(family: Family, shape: StepShape, cache: DType | None = None, sized:
         deps = tuple(sorted({new for dep in old.deps for new in last[dep]}))
         first = len(graph)
         if old.id in family.attention:
-            made = [attention(old, rows, cache) for rows in shape.attention]
+            target = family.fresh if shape.fresh else ""
+            made = [attention(old, rows, cache, target) for rows in shape.attention]
             graph.operators += [replace(op, id=first + index, deps=deps) for index, op in enumerate(made)]
         else:
             size = shape.samples if old.id in family.head else shape.tokens
@@ -104,8 +111,8 @@ def _workload(family: Family, shape: StepShape) -> Workload:
     return replace(old, phase=phase, batch=batch, tokens=shape.tokens, context=max(r.keys for r in shape.attention))
 
 
-def attention(old: Operator, rows: Rows, cache: DType | None = None) -> Operator:
-    """The attention operator *old* of a decode step, for *rows*."""
+def attention(old: Operator, rows: Rows, cache: DType | None = None, target: str = "") -> Operator:
+    """The attention operator *old* of a decode step, for *rows*; by another kernel, if *target* names one."""
     dims = old.dims
     assert isinstance(dims, AttentionDims)
     made = replace(dims, batch=rows.batch, q_len=rows.q, kv_len=rows.keys, causal=rows.q > 1)
@@ -119,6 +126,7 @@ def attention(old: Operator, rows: Rows, cache: DType | None = None) -> Operator
     outputs = tuple(_rescaled(each, dims, rows) for each in old.outputs)
     return replace(
         old,
+        target=target or old.target,
         inputs=inputs,
         outputs=outputs,
         dims=made,

@@ -24,12 +24,14 @@ class Family:
 
     head       ids of operators that work on the sampled rows only; all others work on every token of a step.
     attention  ids of the attention operators, whose sizes depend on each sequence's context.
+    fresh      target of attention over a prompt that is a step by itself: another kernel may do that.
     """
 
     first: OperatorGraph
     second: OperatorGraph
     head: frozenset[int]
     attention: frozenset[int]
+    fresh: str = ""
     _lines: dict[int, "_Line"] = field(default_factory=dict)
 
     def operator(self, id: int, size: int, place: int | None = None, deps: tuple[int, ...] | None = None) -> Operator:
@@ -138,7 +140,9 @@ def family(trace: Trace) -> Family:
         longer = [trace("decode", batch, 2 * _CONTEXT) for batch in _BATCHES[:2]]
         _check_affine(Family(longer[0], longer[1], frozenset(), attention), other)
         first, second = (_at_one(short, long) for short, long in zip((first, second), longer, strict=True))
-    return Family(first, second, _head(trace, first, second, attention), attention)
+    prefill = trace("prefill", 1, _SEQ)
+    fresh = next((op.target for op in prefill if isinstance(op.dims, AttentionDims)), "")
+    return Family(first, second, _head(prefill, first, second, attention), attention, fresh)
 
 
 def _check_decode(graph: OperatorGraph, attention: frozenset[int]) -> None:
@@ -210,9 +214,11 @@ def _check_affine(found: Family, other: OperatorGraph) -> None:
         raise UsageError(f"{op.name}: its work is not proportional to the number of sequences; it cannot be batched")
 
 
-def _head(trace: Trace, first: OperatorGraph, second: OperatorGraph, attention: frozenset[int]) -> frozenset[int]:
-    """Operators that a prefill of one sequence does for one row and not for _SEQ."""
-    prefill = dict(_numbered(trace("prefill", 1, _SEQ)))
+def _head(
+    prompt: OperatorGraph, first: OperatorGraph, second: OperatorGraph, attention: frozenset[int]
+) -> frozenset[int]:
+    """Operators that a *prompt* of one sequence does for one row and not for _SEQ."""
+    prefill = dict(_numbered(prompt))
     trial = Family(first, second, frozenset(), attention)
     found = set()
     for key, op in _numbered(first):

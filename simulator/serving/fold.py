@@ -40,6 +40,7 @@ def fold(family: Family) -> Folded:
         second,
         frozenset(new[old] for old in family.head if old in new),
         frozenset(new[old] for old in family.attention if old in new),
+        family.fresh,
     )
     return Folded(found, times)
 

@@ -46,7 +46,7 @@ def main() -> None:
     """Print each measurement; processor time, since the machine may be shared."""
     _say(f"scheduler, 256 decodes: {scheduler_step():.0f} us a step (target 150)")
     start = time.process_time()
-    family = load_family(Namespace(target="llama-8b", dtype="bf16", config=[]))
+    family = load_family(Namespace(target="llama-8b", dtype="bf16", config=[], program="engine"))
     _say(f"tracing llama-8b at four sizes: {time.process_time() - start:.1f} s")
     chip = load_chip("h200")
     room = capacity(family, chip, 16, 2048, 256)

@@ -57,7 +57,7 @@ class StepTimes:
         self.captured = captured
         self.spent: defaultdict[StepShape, int] = defaultdict(int)
         self._bodies: dict[int, Body] = {}
-        self._attention: dict[Rows, int] = {}
+        self._attention: dict[tuple[Rows, str], int] = {}
         self._played: dict[StepShape, int] = {}
         self.gap = 0 if self.model.ideal else chip.overheads.gap
         self._submit = 0 if self.model.ideal or mode is not Mode.GRAPH else chip.overheads.host_submit
@@ -135,18 +135,19 @@ class StepTimes:
         if shape.decodes is not None:
             total += self._keys(*shape.decodes)
         if shape.chunks is not None:
-            total += self.attention(_coarse(shape.chunks))
+            total += self.attention(_coarse(shape.chunks), self.family.fresh if shape.fresh else "")
         return self._submit + total - self.gap  # there is one gap less than operators
 
     def graph(self, shape: StepShape) -> OperatorGraph:
         """The operators of a step of that *shape*."""
         return compose(self.family, shape, self.cache)
 
-    def attention(self, rows: Rows) -> int:
-        """Picoseconds of the attention of *rows* in all layers, gaps included."""
-        found = self._attention.get(rows)
+    def attention(self, rows: Rows, target: str = "") -> int:
+        """Picoseconds of the attention of *rows* in all layers, gaps included; *target* names another kernel."""
+        found = self._attention.get((rows, target))
         if found is None:
-            found = self._attention[rows] = sum(self._attend(id, rows) * times for id, times in self._kinds.items())
+            found = sum(self._attend(id, rows, target) * times for id, times in self._kinds.items())
+            self._attention[rows, target] = found
         return found
 
     @cached_property
@@ -160,11 +161,11 @@ class StepTimes:
             count[kinds.setdefault(dims, id)] += 1
         return count
 
-    def _attend(self, id: int, rows: Rows) -> int:
+    def _attend(self, id: int, rows: Rows, target: str) -> int:
         """Picoseconds of one attention operator after those that write what it reads."""
         size = rows.batch * rows.q
         before = [self.family.operator(op.id, size) for op in self._writers[id]]
-        made = attention(self.family.first.operators[id], rows, self.cache)
+        made = attention(self.family.first.operators[id], rows, self.cache, target)
         graph = renumbered([*before, made], self.family.first.storages, self.family.first.workload)
         return self.model.costs(graph)[-1].time + self.gap
 
