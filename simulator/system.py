@@ -114,6 +114,7 @@ class Software:
     protocols   by name; the fastest at each size is taken.
     local       bandwidth at which a chip copies what it keeps of the data, after the last step.
     algorithms  that the library has, by collective; all, where a collective is not named.
+    cores       of a chip that its kernels hold while data moves: what runs beside them has so many fewer.
     """
 
     __pydantic_config__ = _CLOSED
@@ -122,6 +123,7 @@ class Software:
     source: Source
     local: BytesPerSecond | None = None
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cores: Annotated[int, Field(ge=0, strict=True)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

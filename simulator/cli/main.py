@@ -17,8 +17,10 @@ from simulator.cli import (
     curve,
     fit,
     lab,
+    links,
     op,
     passes,
+    plan,
     roofline,
     rtl,
     run,
@@ -28,7 +30,9 @@ from simulator.cli import (
 from simulator.errors import XpuError
 from simulator.version import VERSION
 
-_COMMANDS = (run, serve, curve, passes, roofline, op, array, rtl, chips, collective, validate, fit, bench, lab)
+_COMMANDS = (
+    run, plan, links, serve, curve, passes, roofline, op, array, rtl, chips, collective, validate, fit, bench, lab,
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

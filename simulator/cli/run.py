@@ -1,8 +1,9 @@
-"""``xpusim run``: one workload on one chip."""
+"""``xpusim run``: one workload on one chip, or divided over a system of chips."""
 
 import argparse
 from typing import Any
 
+from simulator.cli import run_parallel
 from simulator.cli.target import add_chip, add_target, load_target
 
 
@@ -10,7 +11,8 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("run", help="simulate a workload on a chip", description=__doc__)
     add_target(parser)
-    add_chip(parser)
+    add_chip(parser, required=False)
+    run_parallel.add_options(parser)
     modes = "eager|graph|compile"
     parser.add_argument("--mode", default="graph", metavar=modes, help="how the host submits work (graph)")
     parser.add_argument("--fidelity", default="tile", metavar="roofline|tile", help="compute model (tile)")
@@ -23,6 +25,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trace, simulate, print, write what was asked for."""
+    if run_parallel.divided(options):
+        return run_parallel.run(options)
     from pathlib import Path
 
     from hw_models import load_chip

@@ -28,9 +28,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_chip(parser: argparse.ArgumentParser) -> None:
+def add_chip(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add --chip and --set."""
-    parser.add_argument("--chip", required=True, metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
+    parser.add_argument("--chip", required=required, metavar="CHIP", help="a name from 'xpusim chips', or a YAML file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a field: memory.hbm.bandwidth=6TB/s"
     )

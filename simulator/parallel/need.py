@@ -69,8 +69,10 @@ class Needs:
     def _time(self, system: System, kind: str) -> int:
         """Picoseconds of a step on *system* if only *kind* sends anything."""
         network = self._only(self.on.networks(system), kind)
-        parts = parts_on(Player(self.on.prices, network, kinds_of(self.plan)), network, self.stages, self.plan)
-        return play_step(parts, self.plan.schedule, self.plan.pp, self._microbatches).time
+        parts = parts_on(
+            Player(self.on.prices, network, kinds_of(self.plan), self.on.held), network, self.stages, self.plan
+        )
+        return play_step(parts, self.plan.schedule, self.plan.pp, self._microbatches, self.on.holds).time
 
     @property
     def _microbatches(self) -> int:
@@ -96,6 +98,6 @@ class Needs:
                 used[key] = max(used.get(key, 0), busy)
             return demand
 
-        player = Player(self.on.prices, note, kinds_of(self.plan))
+        player = Player(self.on.prices, note, kinds_of(self.plan), self.on.held)
         parts_on(player, note, self.stages, self.plan)
         return used

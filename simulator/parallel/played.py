@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from simulator.costs import Cost, compute_model
@@ -17,6 +17,7 @@ from simulator.verdict import operator_bounds
 
 Network = Callable[[str, int, Sequence[int]], Demand]  # pattern, bytes as NCCL's tests count them, ranks
 Kinds = Callable[[Operator], str]  # which parallelism a collective serves: dp, tp, pp, ep
+_ROUNDS = 2  # of finding out what runs beside what: a third changes nothing that can be seen
 _COMPUTING = (Resource.COMPUTE, Resource.BANDWIDTH, Resource.LAUNCH, Resource.CAPACITY)
 
 
@@ -87,11 +88,13 @@ class Player:
     """Plays passes, each different one once.
 
     network  what a collective asks of the links; *kinds* which parallelism it serves.
+    held     share of the chip's cores that a collective's kernels hold while they run.
     """
 
     prices: Prices
     network: Network
     kinds: Kinds
+    held: float = 0.0
     _known: dict[Hashable, Played] = field(default_factory=dict, repr=False)
 
     def play(self, graph: OperatorGraph) -> Played:
@@ -114,7 +117,10 @@ class Player:
     def _play(self, graph: OperatorGraph, priced: Priced, demands: Mapping[int, Demand]) -> Played:
         prices = self.prices
         program = self._split(graph, place(graph, priced.costs, prices.around, prices.mode))
-        schedule = play(graph, priced.costs, prices.around, program, demands)
+        schedule, costs = play(graph, priced.costs, prices.around, program, demands), priced.costs
+        for _ in range(_ROUNDS if self.held and demands else 0):
+            costs = slowed(priced.costs, schedule, demands, self.held)
+            schedule = play(graph, costs, prices.around, program, demands)
         computing = [op.id for op in graph if op.id not in demands]
         kinds = {index: self.kinds(graph.operators[index]) for index in demands}
         time = max((schedule.end[index] for index in computing), default=0)
@@ -137,6 +143,29 @@ class Player:
                 own = f"{self.kinds(op)} collectives" if op.kind is OpKind.COLLECTIVE else name
                 queues.setdefault(own, []).append(index)
         return Program(queues, program.gap, program.host_start, program.host_steps, program.prefetch)
+
+
+def slowed(costs: Sequence[Cost], schedule: Schedule, demands: Mapping[int, Demand], held: float) -> Sequence[Cost]:
+    """*costs* where a share *held* of the cores is gone as long as collectives are under way, as in *schedule*.
+
+    What memory holds up anyway is not slowed.
+    """
+    flights = sorted((schedule.start[index], schedule.end[index]) for index in demands)
+    found, first = list(costs), 0
+    for index in sorted((each for each in range(len(costs)) if each not in demands), key=schedule.start.__getitem__):
+        start, end, cost = schedule.start[index], schedule.end[index], costs[index]
+        while first < len(flights) and flights[first][1] <= start:
+            first += 1
+        beside, reached = 0, start
+        for begin, until in flights[first:]:
+            if begin >= end:
+                break
+            beside += max(0, min(end, until) - max(reached, begin))
+            reached = max(reached, min(end, until))
+        if beside and cost.compute > cost.memory:
+            longer = round(cost.time * held / (1 - held) * beside / (end - start))
+            found[index] = replace(cost, time=cost.time + longer, compute=cost.compute + longer)
+    return found
 
 
 def _account(

@@ -22,12 +22,22 @@ Networks = Callable[[System], Network]  # how collectives are priced on a system
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """*system* of *chip*, and how its collectives and operators are priced."""
+    """*system* of *chip*, and how its collectives and operators are priced.
+
+    holds  whether a rank computes nothing while it sends to the next stage (blocking sends).
+    """
 
     system: System
     chip: Chip
     networks: Networks
     prices: Prices
+    holds: bool = False
+
+    @property
+    def held(self) -> float:
+        """Share of the cores that collectives hold while they run."""
+        software = self.system.calibration
+        return min(0.9, software.cores / self.chip.cores) if software else 0.0
 
     @property
     def library(self) -> int:
@@ -65,10 +75,11 @@ def step_on(system: System, stages: Sequence[Stage], plan: Plan, on: Machine, ba
     """The step with *system*'s links and *on*'s chips."""
     network = on.networks(system)
     return play_step(
-        parts_on(Player(on.prices, network, kinds_of(plan)), network, stages, plan),
+        parts_on(Player(on.prices, network, kinds_of(plan), on.held), network, stages, plan),
         plan.schedule,
         plan.pp,
         batch // (plan.dp * plan.microbatch),
+        on.holds,
     )
 
 

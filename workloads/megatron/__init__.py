@@ -1,0 +1,1 @@
+"""Megatron's GPT of 2022, whose measured steps the parallel plans are validated against."""
