@@ -84,6 +84,5 @@ class _Gathering:
             self.names[each.storage] = self.made.storage(old.name, Role.ACTIVATION, old.nbytes).id
             wholes.append(replace(whole, storage=self.names[each.storage]))
         phase = next(op.phase for op in self._graph)
-        self.made.collective(
-            "all_gather", group, shards, wholes, module=f"layer {layer}", phase=phase, layer=layer, deps=before
-        )
+        module = self._name(tensors[0]).rpartition(".")[0]
+        self.made.collective("all_gather", group, shards, wholes, module=module, phase=phase, layer=layer, deps=before)

@@ -39,25 +39,17 @@ def layers_of(graph: OperatorGraph) -> list[int]:
     count = max((each for each in numbers if each is not None), default=-1) + 1
     forward = [op.phase in (Phase.FORWARD, Phase.RECOMPUTE) for op in graph]
     last = max((place for place, each in enumerate(numbers) if forward[place] and each is not None), default=-1)
+    end = max((place for place, each in enumerate(numbers) if not forward[place] and each is not None), default=-1)
     found, here = [], -1
-    started = False
     for place, number in enumerate(numbers):
-        if forward[place]:
-            here = number if number is not None else here if place <= last and count else max(here, count)
-        elif number is not None:
-            here, started = number, True
-        else:
-            here = _outside(here, started, numbers, place, graph)
+        if number is not None:
+            here = number
+        elif forward[place] and place > last:
+            here = count
+        elif not forward[place] and place > end:
+            here = -1
         found.append(here if count else -1)
     return found
-
-
-def _outside(here: int, started: bool, numbers: Sequence[int | None], place: int, graph: OperatorGraph) -> int:
-    """The layer of an operator of the backward pass outside of all layers: head before, embedding after them."""
-    if not started:
-        return here
-    after = any(each is not None for each in numbers[place + 1 : place + 1 + 64])
-    return here if after else -1
 
 
 def _number(module: str, prefix: str) -> int | None:
