@@ -85,9 +85,10 @@ def sizes_of(graph: OperatorGraph) -> Sizes:
 class Roles:
     """How each operator of *graph* is run by one of the tensor-parallel ranks, and how each weight is divided.
 
-    homes   layout in which each storage comes into being.
-    layers  of each operator, as `layers_of` says.
-    notes   what stays whole, and why.
+    homes     layout in which each storage comes into being.
+    layers    of each operator, as `layers_of` says.
+    repeated  weights of key/value heads that several ranks hold, and how many do.
+    notes     what stays whole, and why.
     """
 
     graph: OperatorGraph
@@ -95,6 +96,7 @@ class Roles:
     decisions: Sequence[Decision]
     homes: dict[int, Layout]
     layers: Sequence[int]
+    repeated: tuple[frozenset[int], int]
     notes: tuple[str, ...]
 
 
@@ -112,7 +114,8 @@ def find_roles(graph: OperatorGraph, plan: Plan) -> Roles:
         if len(context.undivided) == known:
             break
         context = replace(context, layouts={}, summed=set(), kept=set())
-    return Roles(graph, context.sizes, decisions, homes, layers_of(graph), _notes(graph, context))
+    repeated = _repeated(context)
+    return Roles(graph, context.sizes, decisions, homes, layers_of(graph), repeated, _notes(graph, context))
 
 
 def _pass(graph: OperatorGraph, context: Context) -> tuple[list[Decision], dict[int, Layout]]:
@@ -171,6 +174,12 @@ def _shares_of_keys(graph: OperatorGraph, ways: int) -> dict[int, tuple[int, int
     return shares
 
 
+def _repeated(context: Context) -> tuple[frozenset[int], int]:
+    """Weights that make keys and values alone, where several ranks hold each head, and how many ranks do."""
+    alone = {weight: parts for weight, (part, parts) in context.shares.items() if part == 1}
+    return frozenset(alone), context.ways // next(iter(alone.values()), context.ways)
+
+
 def _weights_behind(storage: int, made: dict[int, Operator]) -> set[int]:
     """The weight of the product that *storage* comes from, through anything that is no product."""
     open_, seen, found = [storage], {storage}, set()
@@ -198,4 +207,7 @@ def _notes(graph: OperatorGraph, context: Context) -> tuple[str, ...]:
     if context.shares:
         heads = next(iter(op.dims.kv_heads for op in graph if isinstance(op.dims, AttentionDims)))
         notes.append(f"{heads} key/value heads for tp={context.ways}: {context.ways // heads} ranks hold each")
+        fused = [weight for weight, (part, _) in context.shares.items() if part > 1]
+        if fused:
+            notes.append(f"{_INDEX.sub('*', graph.storages[fused[0]].name)}: gradients of shared heads are not summed")
     return tuple(notes)

@@ -28,7 +28,7 @@ def decide_rows(op: Operator, name: str, context: Context) -> Decision:
 
 def _on_features(op: Operator, name: str, dims: RowDims, context: Context, layouts: list[Layout]) -> Decision:
     found = merged([each for each in layouts if each.split is _F])
-    crosses = dims.inner == 1 and dims.columns == found.width
+    crosses = dims.inner == 1 and dims.columns == found.width and found.share[0] < found.share[1]
     known = name in _SOFTMAX or name in _SOFTMAX_BACKWARD
     if (crosses and not known) or any(_foreign(op, place, context, layouts) for place in range(len(layouts))):
         context.keep_whole(op, tuple(each for each in layouts if each.split is _F))

@@ -16,7 +16,7 @@ from simulator.parallel.recompute import recompute
 from simulator.parallel.roles import shape_of
 from simulator.parallel.stage import Stage
 from simulator.parallel.stages import Part, split
-from simulator.parallel.tensor import shard_tensors
+from simulator.parallel.tensor import Sharded, shard_tensors
 from simulator.parallel.updates import Shared, Update, Weight, optimizer, update_of
 
 
@@ -35,12 +35,11 @@ def shard(graph: OperatorGraph, plan: Plan, *, accumulate: bool = True) -> list[
     update = update_of(graph)
     sharded = recompute(shard_experts(shard_tensors(graph, plan), plan), plan.recompute)
     experts = _names(sharded.graph, expert_storages(sharded.graph)) if plan.ep > 1 else frozenset[str]()
-    partial = _names(sharded.graph, sharded.partial)
     parts = split(sharded, plan.chunks)
     tied = _tied(parts)
     return [
         _stage(
-            index, part, plan, update, experts, _shared(index, partial, tied, plan, update), sharded.notes, accumulate
+            index, part, plan, update, experts, _shared(index, sharded, tied, plan, update), sharded.notes, accumulate
         )
         for index, part in enumerate(parts)
     ]
@@ -85,15 +84,18 @@ def _weights(graph: OperatorGraph) -> dict[str, Tensor]:
 
 
 def _shared(
-    index: int, partial: frozenset[str], tied: dict[str, list[int]], plan: Plan, update: Update | None
+    index: int, sharded: Sharded, tied: dict[str, list[int]], plan: Plan, update: Update | None
 ) -> list[Shared]:
     """Gradients of stage *index* that are summed over tensor-parallel ranks, or over the stages that share a weight."""
-    found = [Shared(plan.ranks_of("tp", _rank(index, plan)), partial)] if partial else []
-    if update is not None:
-        for weight, stages in tied.items():
-            ranks = tuple(dict.fromkeys(_rank(each, plan) for each in stages))
-            if index in stages and weight in update.gradients:
-                found.append(Shared(ranks, frozenset({update.gradients[weight]})))
+    if update is None:
+        return []
+    ranks, (modules, times) = plan.ranks_of("tp", _rank(index, plan)), sharded.repeated
+    heads = [name for weight, name in update.gradients.items() if weight.rpartition(".")[0] in modules]
+    found = [Shared(ranks, _names(sharded.graph, sharded.partial)), Shared(ranks[:times], frozenset(heads))]
+    for weight, stages in tied.items():
+        if index in stages and weight in update.gradients:
+            ends = tuple(dict.fromkeys(_rank(each, plan) for each in stages))
+            found.append(Shared(ends, frozenset({update.gradients[weight]})))
     return found
 
 

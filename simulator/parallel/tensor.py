@@ -23,15 +23,14 @@ class Sharded:
     """One rank's graph, without the optimizer.
 
     layers    of each operator.
-    storages  of the traced graph to those of this one; *layouts* in which they come into being.
     partial   storages of gradients that are still to be summed over the tensor-parallel ranks.
+    repeated  modules of weights that several of these ranks hold, and how many: their gradients are summed over those.
     """
 
     graph: OperatorGraph
     layers: list[int]
-    storages: dict[int, int]
-    layouts: dict[int, Layout]
     partial: frozenset[int]
+    repeated: tuple[frozenset[str], int]
     notes: tuple[str, ...]
 
 
@@ -199,8 +198,9 @@ class _Writing:
             for old, new in self._new.items()
             if self._layout[old].split is Split.PARTIAL and self._graph.storages[old].role is Role.GRADIENT
         )
-        layouts = {new: self._layout[old] for old, new in self._new.items()}
-        return Sharded(graph, self._builder.layers, dict(self._new), layouts, partial, self.roles.notes)
+        weights, times = self.roles.repeated
+        modules = frozenset(self._graph.storages[each].name.rpartition(".")[0] for each in weights)
+        return Sharded(graph, self._builder.layers, partial, (modules, times), self.roles.notes)
 
     def _finish_outputs(self) -> None:
         last = {tensor.storage: (op, tensor) for op in self._graph for tensor in op.outputs}

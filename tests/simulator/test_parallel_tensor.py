@@ -87,6 +87,9 @@ def test_key_value_heads_are_held_by_several_ranks_if_there_are_too_few() -> Non
     assert stage.notes == ("2 key/value heads for tp=8: 4 ranks hold each",)
     heads = {(op.dims.heads, op.dims.kv_heads) for op in stage.forward if isinstance(op.dims, AttentionDims)}
     assert heads == {(1, 1)}
+    # The 4 ranks of a head have its gradient for their own queries: 64 x 8 of K and of V, in 4 layers.
+    assert calls(stage.optimizer) == {("all_reduce", 4 * 2 * 64 * 8 * 2): 1}
+    assert collectives(stage.optimizer)[0].group == (0, 1, 2, 3)
     # K and V projections, 64 x 16 each, are done 4 times: three products of 2 x 64 tokens, forward and backward.
     again = 4 * 2 * 3 * 2 * BATCH * SEQ * 64 * 16 * (4 - 1)
     assert model_flops([stage]) * 8 == graph.model_flops + again
