@@ -144,9 +144,11 @@ class Plan:
             faults.append(f"tp={self.tp} does not divide {model.heads} attention heads")
         if model.kv_heads and model.kv_heads % self.tp and self.tp % model.kv_heads:
             faults.append(f"tp={self.tp} and {model.kv_heads} key/value heads: neither divides the other")
-        if self.pp > model.layers:
+        if self.pp > 1 and not model.layers:
+            faults.append(f"pp={self.pp}, but no layers are repeated in the model")
+        elif self.pp > max(1, model.layers):
             faults.append(f"pp={self.pp} stages for {model.layers} layers")
-        elif self.chunks > model.layers:
+        elif self.chunks > max(1, model.layers):
             faults.append(f"pp x interleave = {self.pp} x {self.interleave} = {self.chunks} for {model.layers} layers")
         if self.ep > 1 and not model.experts:
             faults.append(f"ep={self.ep}, but the model has no experts")

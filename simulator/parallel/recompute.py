@@ -84,9 +84,8 @@ class _Again:
 def _forward(sharded: Sharded) -> dict[int, list[Operator]]:
     """Forward operators of each layer, without those before the first and after the last."""
     found: defaultdict[int, list[Operator]] = defaultdict(list)
-    count = max(sharded.layers, default=-1)
     for op, layer in zip(sharded.graph, sharded.layers, strict=True):
-        if op.phase is Phase.FORWARD and 0 <= layer < count:
+        if op.phase is Phase.FORWARD and 0 <= layer < sharded.depth:
             found[layer].append(op)
     return found
 

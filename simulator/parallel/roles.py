@@ -34,9 +34,7 @@ def layers_of(graph: OperatorGraph) -> list[int]:
 
     An operator outside of the numbered modules belongs with those around it.
     """
-    prefix = layer_prefix(graph)
-    numbers = [_number(op.module, prefix) for op in graph]
-    count = max((each for each in numbers if each is not None), default=-1) + 1
+    numbers, count = _numbers(graph)
     forward = [op.phase in (Phase.FORWARD, Phase.RECOMPUTE) for op in graph]
     last = max((place for place, each in enumerate(numbers) if forward[place] and each is not None), default=-1)
     end = max((place for place, each in enumerate(numbers) if not forward[place] and each is not None), default=-1)
@@ -50,6 +48,18 @@ def layers_of(graph: OperatorGraph) -> list[int]:
             here = -1
         found.append(here if count else -1)
     return found
+
+
+def depth_of(graph: OperatorGraph) -> int:
+    """Return how many layers there are; 0 if no module is repeated."""
+    return _numbers(graph)[1]
+
+
+def _numbers(graph: OperatorGraph) -> tuple[list[int | None], int]:
+    """The layer that each operator's module is in, if any, and the count of layers."""
+    prefix = layer_prefix(graph)
+    numbers = [_number(op.module, prefix) for op in graph]
+    return numbers, max((each for each in numbers if each is not None), default=-1) + 1
 
 
 def _number(module: str, prefix: str) -> int | None:
@@ -66,7 +76,7 @@ def shape_of(graph: OperatorGraph) -> Shape:
     batch = max(1, graph.workload.batch)
     unfused = [op.dims.batch // batch for op in graph if isinstance(op.dims, MatmulDims) and op.dims.batch > batch]
     return Shape(
-        layers=max((each for each in layers_of(graph)), default=0),
+        layers=depth_of(graph),
         heads=attention[0].heads if attention else max(unfused, default=0),
         kv_heads=attention[0].kv_heads if attention else 0,
         experts=max((dims.groups for dims in grouped), default=0),
@@ -86,7 +96,7 @@ class Roles:
     """How each operator of *graph* is run by one of the tensor-parallel ranks, and how each weight is divided.
 
     homes     layout in which each storage comes into being.
-    layers    of each operator, as `layers_of` says.
+    layers    of each operator, as `layers_of` says; *depth* how many there are.
     repeated  weights of key/value heads that several ranks hold, and how many do.
     notes     what stays whole, and why.
     """
@@ -96,6 +106,7 @@ class Roles:
     decisions: Sequence[Decision]
     homes: dict[int, Layout]
     layers: Sequence[int]
+    depth: int
     repeated: tuple[frozenset[int], int]
     notes: tuple[str, ...]
 
@@ -115,7 +126,9 @@ def find_roles(graph: OperatorGraph, plan: Plan) -> Roles:
             break
         context = replace(context, layouts={}, summed=set(), kept=set())
     repeated = _repeated(context)
-    return Roles(graph, context.sizes, decisions, homes, layers_of(graph), repeated, _notes(graph, context))
+    layers, depth = layers_of(graph), depth_of(graph)
+    notes = _notes(graph, context) + _not_divided(graph, context, decisions)
+    return Roles(graph, context.sizes, decisions, homes, layers, depth, repeated, notes)
 
 
 def _pass(graph: OperatorGraph, context: Context) -> tuple[list[Decision], dict[int, Layout]]:
@@ -211,3 +224,17 @@ def _notes(graph: OperatorGraph, context: Context) -> tuple[str, ...]:
         if fused:
             notes.append(f"{_INDEX.sub('*', graph.storages[fused[0]].name)}: gradients of shared heads are not summed")
     return tuple(notes)
+
+
+def _not_divided(graph: OperatorGraph, context: Context, decisions: Sequence[Decision]) -> tuple[str, ...]:
+    """One line for each attention or convolution that every rank does in full."""
+    if context.ways == 1:
+        return ()
+    found = [
+        f"{_INDEX.sub('*', op.module) or 'the program'}/{op.target} is done on every rank"
+        for op, decision in zip(graph, decisions, strict=True)
+        if op.kind in (OpKind.ATTENTION, OpKind.CONVOLUTION)
+        and op.phase is Phase.FORWARD
+        and all(each.split is Split.WHOLE for each in decision.gives)
+    ]
+    return tuple(f"{line} ({count}x)" if count > 1 else line for line, count in Counter(found).items())

@@ -237,7 +237,8 @@ def _on_features(op: Operator, name: str, context: Context, layouts: list[Layout
         if foreign:
             return _whole(op, context)
         bias = context.role(each) is Role.WEIGHT and each.elements == own.width
-        alike = own if bias or layout.split is Split.FILLED else layout
+        new = context.role(each) is Role.CACHE and each.storage not in context.layouts
+        alike = own if bias or new or layout.split is Split.FILLED else layout
         needs.append(alike if alike.split is _F else context.settled(each, whole=True))
     found = _joined(op, context, layouts) if name == "cat" else own
     return Decision(tuple(needs), (found,) * len(op.outputs), work=found.share)

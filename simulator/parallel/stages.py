@@ -44,7 +44,7 @@ def layers_of_stages(layers: int, stages: int) -> list[tuple[int, ...]]:
 
 def split(sharded: Sharded, stages: int) -> list[Part]:
     """Return the parts of the graph: the first has what comes before the layers, the last what comes after."""
-    split_layers = layers_of_stages(max(sharded.layers, default=0), stages)
+    split_layers = layers_of_stages(sharded.depth, stages)
     place = {layer: stage for stage, layers in enumerate(split_layers) for layer in layers}
     at = [place.get(layer, 0 if layer < 0 else stages - 1) for layer in sharded.layers]
     graph, untied = _untied(sharded.graph, at)

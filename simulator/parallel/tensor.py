@@ -22,13 +22,14 @@ from simulator.parallel.roles import Roles, find_roles
 class Sharded:
     """One rank's graph, without the optimizer.
 
-    layers    of each operator.
+    layers    of each operator, -1 before the first layer; *depth* how many there are.
     partial   storages of gradients that are still to be summed over the tensor-parallel ranks.
     repeated  modules of weights that several of these ranks hold, and how many: their gradients are summed over those.
     """
 
     graph: OperatorGraph
     layers: list[int]
+    depth: int
     partial: frozenset[int]
     repeated: tuple[frozenset[str], int]
     notes: tuple[str, ...]
@@ -185,7 +186,7 @@ class _Writing:
         return traced * new // old
 
     def close(self) -> Sharded:
-        """Return the rank's graph; what the program returns is whole on every rank."""
+        """Return the rank's graph."""
         self._finish_outputs()
         graph = self._builder.graph
         graph.outputs = frozenset(self._new[each] for each in self._graph.outputs if each in self._new)
@@ -200,10 +201,12 @@ class _Writing:
         )
         weights, times = self.roles.repeated
         modules = frozenset(self._graph.storages[each].name.rpartition(".")[0] for each in weights)
-        return Sharded(graph, self._builder.layers, partial, (modules, times), self.roles.notes)
+        return Sharded(graph, self._builder.layers, self.roles.depth, partial, (modules, times), self.roles.notes)
 
     def _finish_outputs(self) -> None:
+        """What the program returns is whole on every rank; keys and values that it keeps for later stay divided."""
         last = {tensor.storage: (op, tensor) for op in self._graph for tensor in op.outputs}
+        used = {tensor.storage for op in self._graph for tensor in op.inputs}
         for old in sorted(self._graph.outputs):
             if old not in self._new or old not in last:
                 continue
@@ -211,7 +214,7 @@ class _Writing:
             layer = self._builder.layers[-1]
             if self._layout[old].split is Split.PARTIAL:
                 self._sum(op, old, WHOLE)
-            elif self._layout[old].divided:
+            elif self._layout[old].divided and old not in used:
                 self._new[old] = self._gathered(op, tensor, self._layout[old], layer)
 
 

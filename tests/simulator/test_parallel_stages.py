@@ -3,10 +3,12 @@
 from time import process_time
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from frontends import trace_training_step
+from frontends import building, trace_training_step
 from frontends.hf import hf_arguments, load_hf
 from simulator.errors import UsageError
 from simulator.graph import Phase, Role
@@ -95,6 +97,14 @@ def test_more_stages_than_layers_are_refused() -> None:
         "plan dp=1,tp=3,pp=5,ep=1: tp=3 does not divide 8 attention heads; tp=3 and 4 key/value heads: neither divides "
         "the other; pp=5 stages for 4 layers"
     )
+
+
+def test_stages_of_a_model_without_layers_are_refused() -> None:
+    with building():
+        module, args = nn.Linear(4, 4), (torch.empty(2, 4),)
+    with pytest.raises(UsageError) as caught:
+        shard(trace_training_step(module, args), Plan(pp=2))
+    assert str(caught.value) == "plan dp=1,tp=1,pp=2,ep=1: pp=2, but no layers are repeated in the model"
 
 
 def test_70b_is_divided_in_seconds() -> None:

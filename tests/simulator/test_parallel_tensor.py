@@ -3,14 +3,17 @@
 from collections import Counter
 
 import pytest
+import torch
+from torch import nn
 
-from frontends import building, trace_ranks, trace_training_step
+from frontends import building, trace, trace_ranks, trace_training_step
 from frontends.hf import hf_arguments, load_hf
 from simulator.dims import AttentionDims
 from simulator.errors import UsageError
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.parallel.plan import Plan, parse_plan
 from simulator.parallel.shard import shard, shard_inference
+from simulator.parallel.stage import Stage
 from tests.frontends.parallel import Stack, inputs, tensor_parallel
 from tests.simulator.shards import BATCH, EXPERTS, SEQ, calls, collectives, dims, inference, model_flops, small, step
 from workloads.gpt.config import Config
@@ -203,6 +206,15 @@ def test_decode_divides_the_cache_and_gathers_the_logits() -> None:
     assert calls(rank) == {("all_reduce", token): 2 * 4 + 1, ("all_gather", BATCH * 256 * 2): 1}
 
 
+def test_decode_of_hugging_face_keeps_its_cache_divided() -> None:
+    module = load_hf("llama", LLAMA)
+    args, kwargs = hf_arguments(module, "decode", BATCH, 1, SEQ)
+    graph = trace(module, args, kwargs, dtype="bf16")
+    rank = shard_inference(graph, Plan(tp=4))
+    assert rank.bytes_of(Role.CACHE) * 4 == graph.bytes_of(Role.CACHE)
+    assert calls(rank) == {("all_reduce", BATCH * 64 * 2): 2 * 2 + 1, ("all_gather", BATCH * 256 * 2): 1}
+
+
 def test_prefill_divides_its_products() -> None:
     graph = inference(small("gpt2"), "prefill")
     assert shard_inference(graph, Plan(tp=2)).model_flops * 2 == graph.model_flops
@@ -219,3 +231,70 @@ def test_what_inference_has_not_is_refused() -> None:
     assert str(caught.value) == (
         "plan dp=1,tp=2,pp=1,ep=1: the graph of gpt2 has no backward pass; trace a training step"
     )
+
+
+def stage_of(module: type[nn.Module], *shape: int) -> Stage:
+    with building():
+        made, args = module(), (torch.empty(shape),)
+    return shard(trace_training_step(made, args), Plan(tp=2))[0]
+
+
+class ThreeProducts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(16, 16, bias=False) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c(torch.relu(self.b(torch.relu(self.a(x)))))  # type: ignore[no-any-return]
+
+
+def test_products_alternate_between_columns_and_rows() -> None:
+    # a: columns, b: rows and a sum of 4 x 16 in fp32, c: columns, whose sum over all is one number.
+    stage = stage_of(ThreeProducts, 4, 16)
+    assert stage.weight_bytes == 3 * 16 * 16 * 4 // 2
+    assert calls(stage.forward) == {("all_reduce", 4 * 16 * 4): 1, ("all_reduce", 4): 1}
+    assert calls(stage.backward) == {("all_reduce", 4 * 16 * 4): 1}  # before c; nobody wants the input's gradient
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(8, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cell(x)[0]  # type: ignore[no-any-return]
+
+
+class Images(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.filters(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "notes"),
+    [
+        (Images, (2, 3, 8, 8), ("filters/aten.convolution is done on every rank",)),
+        (
+            Recurrent,
+            (2, 5, 8),
+            (
+                "cell.weight_ih_l0 stays whole: cell/aten.add needs all of its columns",
+                "cell.weight_hh_l0 stays whole: cell/aten.mul needs all of its columns",
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_done_on_every_rank_and_reported(
+    module: type[nn.Module], shape: tuple[int, ...], notes: tuple[str, ...]
+) -> None:
+    stage = stage_of(module, *shape)
+    assert stage.notes == notes
+    with building():
+        made, args = module(), (torch.empty(shape),)
+    graph = trace_training_step(made, args)
+    assert model_flops([stage]) == graph.model_flops
+    assert stage.weight_bytes == graph.bytes_of(Role.WEIGHT)
