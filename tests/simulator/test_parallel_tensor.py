@@ -283,7 +283,7 @@ class Images(nn.Module):
             (2, 5, 8),
             (
                 "cell.weight_ih_l0 stays whole: cell/aten.add needs all of its columns",
-                "cell.weight_hh_l0 stays whole: cell/aten.mul needs all of its columns",
+                "cell.weight_hh_l0 stays whole: cell/aten.add needs all of its columns",
             ),
         ),
     ],
