@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from simulator.system import System
-from simulator.variants import INFINITE
 
 _SPAN = 2.0**20  # at most so many times slower or faster than the level is
 _NEAR = 1.01  # the answer is within one per cent
@@ -16,11 +15,6 @@ def wider(system: System, level: str, factor: float) -> System:
     links = dict(system.links)
     links[level] = replace(links[level], bandwidth=max(1, round(links[level].bandwidth * factor)))
     return replace(system, links=links)
-
-
-def unlimited(system: System, level: str) -> System:
-    """Return *system* with practically infinite bandwidth at *level*: latencies and launches stay."""
-    return wider(system, level, INFINITE)
 
 
 def least_factor(loss: Callable[[float], float], limit: float) -> float:

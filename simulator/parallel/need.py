@@ -1,16 +1,16 @@
 """How much bandwidth each parallelism needs of each level of the network, for exposed communication to stay small."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulator.links import Demand
-from simulator.parallel.links import least_factor, unlimited, wider
+from simulator.parallel.links import least_factor
 from simulator.parallel.plan import Plan
-from simulator.parallel.played import Network, Player
+from simulator.parallel.played import Player
 from simulator.parallel.run import Machine, kind_of, kinds_of, parts_on
 from simulator.parallel.stage import Stage
 from simulator.parallel.step import play_step
-from simulator.system import System
 
 _MOST = 2.0**16  # a level that needs more than so many times its bandwidth is not the one that helps
 
@@ -21,7 +21,8 @@ class Need:
 
     bandwidth  bytes a second of one link that it has, and *needed* that keep the loss at the limit; None where no
                bandwidth does.
-    loss       that it has now: time over that with infinite bandwidth at this level, less one.
+    loss       that it has now: time over that with infinite bandwidth at this level, less one.  Algorithms and
+               protocols stay, and with them all latencies.
     largest    picoseconds for which its largest collective keeps the level's links busy.
     """
 
@@ -56,21 +57,26 @@ class Needs:
         return alone + together
 
     def _need(self, kind: str, level: str, largest: int) -> Need:
-        best = self._time(unlimited(self.on.system, level), kind)
+        best = self._time(kind, level, math.inf)
 
         def loss(factor: float) -> float:
-            return self._time(wider(self.on.system, level, factor), kind) / best - 1
+            return self._time(kind, level, factor) / best - 1
 
         factor = least_factor(loss, self.limit)
         bandwidth = self.on.system.links[level].bandwidth
         needed = round(factor * bandwidth) if factor < _MOST else None
         return Need(kind, level, bandwidth, needed, loss(1.0), largest)
 
-    def _time(self, system: System, kind: str) -> int:
-        """Picoseconds of a step on *system* if only *kind* sends anything."""
-        network = self._only(self.on.networks(system), kind)
+    def _time(self, kind: str, level: str, factor: float) -> int:
+        """Picoseconds of a step with *factor* times the bandwidth at *level*, if only *kind* sends anything."""
+
+        def price(pattern: str, nbytes: int, ranks: Sequence[int]) -> Demand:
+            if kind not in ("all", kind_of(self.plan, pattern, ranks)):
+                return Demand(0)
+            return shorter(self.on.network(pattern, nbytes, ranks), level, factor)
+
         parts = parts_on(
-            Player(self.on.prices, network, kinds_of(self.plan), self.on.held), network, self.stages, self.plan
+            Player(self.on.prices, price, kinds_of(self.plan), self.on.held), price, self.stages, self.plan
         )
         return play_step(parts, self.plan.schedule, self.plan.pp, self._microbatches, self.on.holds).time
 
@@ -78,18 +84,10 @@ class Needs:
     def _microbatches(self) -> int:
         return self.batch // (self.plan.dp * self.plan.microbatch)
 
-    def _only(self, network: Network, kind: str) -> Network:
-        """*network* on which all but *kind* takes no time."""
-
-        def price(pattern: str, nbytes: int, ranks: Sequence[int]) -> Demand:
-            return network(pattern, nbytes, ranks) if kind in ("all", kind_of(self.plan, pattern, ranks)) else Demand(0)
-
-        return price
-
     def _used(self) -> dict[tuple[str, str], int]:
         """(parallelism, level) in use, with the picoseconds for which the largest collective keeps its links busy."""
         used: dict[tuple[str, str], int] = {}
-        network = self.on.networks(self.on.system)
+        network = self.on.network
 
         def note(pattern: str, nbytes: int, ranks: Sequence[int]) -> Demand:
             demand = network(pattern, nbytes, ranks)
@@ -101,3 +99,13 @@ class Needs:
         player = Player(self.on.prices, note, kinds_of(self.plan), self.on.held)
         parts_on(player, note, self.stages, self.plan)
         return used
+
+
+def shorter(demand: Demand, level: str, factor: float) -> Demand:
+    """*demand* with *factor* times the bandwidth at *level*: its links are busy for so much less.
+
+    >>> shorter(Demand(5, {"nvlink up": 100, "ib up": 40}), "nvlink", 4)
+    Demand(fixed=5, busy={'nvlink up': 25, 'ib up': 40})
+    """
+    busy = {link: round(each / factor) if link.split(" ")[0] == level else each for link, each in demand.busy.items()}
+    return Demand(demand.fixed, busy)

@@ -11,7 +11,10 @@ _RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 def plans(shape: Shape, world: int, batch: int, zero: Sequence[int] = (0, 1, 2, 3)) -> Iterator[Plan]:
-    """Every plan of *world* ranks that divides the model of *shape* and *batch* sequences."""
+    """Every plan of *world* ranks that divides the model of *shape* and *batch* sequences.
+
+    The sequence is divided wherever tp > 1 divides it: that sends as much, and holds and computes less.
+    """
     for tp in _divisors(world):
         for pp in _divisors(world // tp):
             dp = world // tp // pp
@@ -37,12 +40,11 @@ def _variants(shape: Shape, base: Plan, batch: int, zero: Sequence[int]) -> Iter
             continue
         for schedule, chunks in _schedules(shape, base.pp, count):
             for stage in zero if base.dp > 1 else (0,):
-                for sequence in (True, False) if base.tp > 1 and shape.seq % base.tp == 0 else (False,):
-                    for recompute in _RECOMPUTE:
-                        yield replace(
-                            base, microbatch=microbatch, schedule=schedule, interleave=chunks, zero=stage, sp=sequence,
-                            recompute=recompute, precision="mixed",
-                        )  # fmt: skip
+                for recompute in _RECOMPUTE:
+                    yield replace(
+                        base, microbatch=microbatch, schedule=schedule, interleave=chunks, zero=stage,
+                        sp=base.tp > 1 and shape.seq % base.tp == 0, recompute=recompute, precision="mixed",
+                    )  # fmt: skip
 
 
 def _schedules(shape: Shape, pp: int, microbatches: int) -> Iterator[tuple[str, int]]:

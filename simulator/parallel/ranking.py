@@ -18,7 +18,7 @@ from simulator.parallel.write import as_dict
 from simulator.units import PS_PER_SECOND
 from simulator.version import VERSION
 
-_SPARE = 1.5  # so many times the plans that are asked for are played: estimates of time and memory are near, not exact
+_TRIED = 2  # times as many plans are played as are asked for, if memory turns out larger than estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,15 @@ class Naive:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """*best* plans first, played in full; *considered* plans were estimated, *fitting* of them fit."""
+    """*best* plans first, played in full; *considered* plans were estimated, *fitting* of them fit.
+
+    fastest  of the estimates that fit: what *naive* ones, estimated as well, are compared with.
+    """
 
     on: Machine
     considered: int
     fitting: int
+    fastest: int
     best: Sequence[Run]
     naive: Sequence[Naive]
 
@@ -62,7 +66,7 @@ def rank(on: Machine, shape: Shape, few: Tracer, whole: Tracer, batch: int, coun
             f"({least.plan}, zero={least.plan.zero}, recompute={least.plan.recompute})"
         )
     played = _played(on, _families(fitting), whole, batch, count)
-    return Ranking(on, len(found), len(fitting), played, _naive(found, on.system.chips, capacity))
+    return Ranking(on, len(found), len(fitting), fitting[0].time, played, _naive(found, on.system.chips, capacity))
 
 
 def _families(estimates: Iterable[Estimate]) -> list[Plan]:
@@ -75,13 +79,16 @@ def _families(estimates: Iterable[Estimate]) -> list[Plan]:
 
 
 def _played(on: Machine, candidates: Sequence[Plan], whole: Tracer, batch: int, count: int) -> list[Run]:
+    """The first *count* of *candidates* that fit when played in full, by time; what does not fit if nothing does."""
     graphs: dict[int, OperatorGraph] = {}
-    found = []
-    for plan in candidates[: round(_SPARE * count)]:
+    found: list[Run] = []
+    for plan in candidates[: _TRIED * count]:
         if plan.microbatch not in graphs:
             graphs[plan.microbatch] = whole(plan.microbatch)
         graph = graphs[plan.microbatch]
-        found.append(training_run(shard(graph, plan), plan, on, graph.workload, graph.model_flops, batch))
+        found.append(training_run(shard(graph, plan), plan, on, graph.workload, graph.model_flops, batch, ask=False))
+        if sum(run.fits for run in found) == count:
+            break
     fits = [run for run in found if run.fits] or found
     return sorted(fits, key=lambda run: run.step.time)[:count]
 

@@ -24,13 +24,15 @@ Networks = Callable[[System], Network]  # how collectives are priced on a system
 class Machine:
     """*system* of *chip*, and how its collectives and operators are priced.
 
-    holds  whether a rank computes nothing while it sends to the next stage (blocking sends).
+    network  that of *system* itself, which remembers what it was asked.
+    holds    whether a rank computes nothing while it sends to the next stage (blocking sends).
     """
 
     system: System
     chip: Chip
     networks: Networks
     prices: Prices
+    network: Network
     holds: bool = False
 
     @property
@@ -47,19 +49,22 @@ class Machine:
 
 def machine(system: System, chip: Chip, networks: Networks, fidelity: str = "tile", mode: Mode = Mode.GRAPH) -> Machine:
     """Return *system* with its prices; UsageError for an unknown fidelity."""
-    return Machine(system, chip, networks, Prices(chip, fidelity, mode))
+    return Machine(system, chip, networks, Prices(chip, fidelity, mode), networks(system))
 
 
-def training_run(stages: Sequence[Stage], plan: Plan, on: Machine, traced: Workload, flops: int, batch: int) -> Run:
+def training_run(
+    stages: Sequence[Stage], plan: Plan, on: Machine, traced: Workload, flops: int, batch: int, ask: bool = True
+) -> Run:
     """One step of the model that *stages* are the shards of.
 
     traced  the workload of one microbatch, and *flops* its model FLOPs; *batch* sequences of a step, over all ranks.
+    ask     whether to play it again with wider links, for elasticities.
     """
     step = step_on(on.system, stages, plan, on, batch)
+    levels = [name for name, level in on.system.levels if level.members > 1 and ask]
     more = {
         name: elasticity(step.time, step_on(wider(on.system, name, STEP), stages, plan, on, batch).time)
-        for name, level in on.system.levels
-        if level.members > 1
+        for name in levels
     }
     times = batch // plan.microbatch
     whole = replace(traced, batch=batch, tokens=traced.tokens * times)
@@ -73,7 +78,7 @@ def training_run(stages: Sequence[Stage], plan: Plan, on: Machine, traced: Workl
 
 def step_on(system: System, stages: Sequence[Stage], plan: Plan, on: Machine, batch: int) -> Step:
     """The step with *system*'s links and *on*'s chips."""
-    network = on.networks(system)
+    network = on.network if system is on.system else on.networks(system)
     return play_step(
         parts_on(Player(on.prices, network, kinds_of(plan), on.held), network, stages, plan),
         plan.schedule,

@@ -4,15 +4,16 @@ A layer is divided and played once for each way of dividing it (tp, sp, microbat
 many of them in a pipeline, by closed form.  The best are to be played in full.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from simulator.errors import UsageError
 from simulator.graph import OperatorGraph
+from simulator.links import Demand
 from simulator.parallel.plan import Plan
 from simulator.parallel.played import Network, Player
-from simulator.parallel.run import Machine, kinds_of
+from simulator.parallel.run import Machine, kind_of, kinds_of
 from simulator.parallel.shard import shard
 from simulator.parallel.stage import Stage
 
@@ -47,16 +48,19 @@ class _Part(NamedTuple):
         return _Part(*(max(0, one - two) for one, two in zip(self, other, strict=True)))
 
     def plus(self, other: "_Part") -> "_Part":
-        return _Part(*(one + two for one, two in zip(self, other, strict=True)))
+        """Both; their peaks are at different times."""
+        both = _Part(*(one + two for one, two in zip(self, other, strict=True)))
+        return both._replace(peak=max(self.peak, other.peak))
 
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """One layer, and what embedding and head add to it; *sent* bytes between stages."""
+    """One layer, and what embedding and head add to it, and *both* on one stage; *sent* bytes between stages."""
 
     layer: _Part
     first: _Part
     last: _Part
+    both: _Part
     sent: int
 
 
@@ -70,9 +74,10 @@ class Estimator:
     batch: int
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False)
     _parts: dict[Plan, _Layers] = field(default_factory=dict, repr=False)
+    _whole: dict[tuple[int, int], Stage] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.network: Network = self.on.networks(self.on.system)
+        self.network: Network = self.on.network
 
     def estimate(self, plan: Plan) -> Estimate:
         """Time and memory of *plan*, by closed form."""
@@ -102,11 +107,38 @@ class Estimator:
             if plan.microbatch not in self._graphs:
                 self._graphs[plan.microbatch] = self.trace(plan.microbatch)
             graph = self._graphs[plan.microbatch]
-            stages = shard(graph, replace(alike, pp=_depth(graph)))
-            player = Player(self.on.prices, self.network, kinds_of(alike), self.on.held)
+            deep = replace(alike, pp=_depth(graph))
+            stages = shard(graph, deep)
+            player = Player(self.on.prices, self._first_stage(deep), kinds_of(deep), self.on.held)
             first, layer, last = (_played(player, stages[index]) for index in (0, 1, -1))
-            self._parts[alike] = _Layers(layer, first.less(layer), last.less(layer), stages[0].send_bytes)
+            ends = first.less(layer), last.less(layer)
+            both = self._on_one_stage(alike, graph, layer, ends[0].plus(ends[1]))
+            self._parts[alike] = _Layers(layer, *ends, both, stages[0].send_bytes)
         return self._parts[alike]
+
+    def _on_one_stage(self, plan: Plan, graph: OperatorGraph, layer: _Part, both: _Part) -> _Part:
+        """*both* ends on one stage, where a head that is the embedding is held once."""
+        key = (plan.tp, plan.ep)
+        if key not in self._whole:
+            self._whole[key] = shard(graph, plan)[0]
+        whole, depth = self._whole[key], _depth(graph)
+        return both._replace(
+            weights=whole.weight_bytes - depth * layer.weights,
+            gradients=whole.gradient_bytes - depth * layer.gradients,
+            states=whole.optimizer_bytes - depth * layer.states,
+        )
+
+    def _first_stage(self, plan: Plan) -> Network:
+        """The network where every layer lies on the first ranks; what stages send each other is counted elsewhere."""
+        across = plan.tp * plan.dp
+
+        def price(pattern: str, nbytes: int, ranks: Sequence[int]) -> Demand:
+            if kind_of(plan, pattern, ranks) == "pp":
+                return Demand(0)
+            offset = ranks[0] // across * across
+            return self.network(pattern, nbytes, [rank - offset for rank in ranks])
+
+        return price
 
     def _send(self, plan: Plan, nbytes: int) -> int:
         if plan.pp == 1:
@@ -121,6 +153,7 @@ class Estimator:
         pattern = "reduce_scatter" if plan.zero else "all_reduce"
         each = self.network(pattern, max(1, found.layer.gradients), ranks).alone
         tail = max(each, own * each - backward * (own - 1) // own)
+        tail += self._slowing(own * each - tail)
         if plan.zero:
             tail += own * self.network("all_gather", max(1, found.layer.weights), ranks).alone
         return tail
@@ -130,7 +163,12 @@ class Estimator:
         ranks = plan.ranks_of("dp")
         gather = self.network("all_gather", max(1, found.layer.weights), ranks).alone
         scatter = self.network("reduce_scatter", max(1, found.layer.gradients), ranks).alone
-        return max(gather, own * gather - forward) + max(scatter, own * (gather + scatter) - backward)
+        exposed = max(gather, own * gather - forward) + max(scatter, own * (gather + scatter) - backward)
+        return exposed + self._slowing(own * (2 * gather + scatter) - exposed)
+
+    def _slowing(self, hidden: int) -> int:
+        """What computing loses to the kernels of *hidden* collectives that run beside it."""
+        return round(max(0, hidden) * self.on.held / (1 - self.on.held))
 
     def _memory(self, plan: Plan, found: _Layers, own: int, microbatches: int) -> int:
         """Of the fullest rank: the first has most microbatches in flight, the last the logits."""
@@ -141,7 +179,7 @@ class Estimator:
 
     def _rank(self, plan: Plan, found: _Layers, own: int, more: _Part, flying: float) -> int:
         layer = found.layer
-        more = found.first.plus(found.last) if plan.pp == 1 else more
+        more = found.both if plan.pp == 1 else more
         weights, gradients = own * layer.weights + more.weights, own * layer.gradients + more.gradients
         states, kept = own * layer.states + more.states, own * layer.kept + more.kept
         passing = layer.peak + more.peak - layer.kept - more.kept
@@ -153,7 +191,7 @@ class Estimator:
 def _slowest(plan: Plan, found: _Layers) -> _Part:
     """What the slowest stage has beside its layers."""
     if plan.pp == 1:
-        return found.first.plus(found.last)
+        return found.both
     return max(found.first, found.last, key=lambda each: each.forward + each.backward)
 
 

@@ -33,9 +33,9 @@ def print_needs(
     console.print(table)
     console.print(Text(answer(needs, limit), style="bold"))
     console.print(
-        "Loss: time over that with infinite bandwidth at the level, less one; latencies and launches stay. Each\n"
-        "parallelism is played as if the others sent nothing. Bandwidth is that of a chip's link in one direction, of\n"
-        "which the library reaches a part. Largest: how long the largest collective keeps the link busy.",
+        "Loss: time over that with infinite bandwidth at the level, less one; latencies stay. Each\n"
+        "parallelism is played as if the others sent nothing. Bandwidth is what is wired of a chip's links\n"
+        "in one direction; the library reaches a part. Largest: time of the largest collective on them.",
         style="dim",
     )
 

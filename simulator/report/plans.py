@@ -66,10 +66,9 @@ def reason(run: Run) -> str:
 
 def _naive(ranking: Ranking) -> Table:
     table = plain_table("plan", "the best of them", ">a step", ">against best", ">memory", "because")
-    best = ranking.best[0].step.time
     for each in ranking.naive:
         found = each.estimate
-        times = f"{found.time / best:.2f}x"
+        times = f"{found.time / ranking.fastest:.2f}x"
         memory = decimal(found.memory, "B")
         because = _because(found, ranking.on.chip.dram.capacity)
         table.add_row(each.name, short(found.plan), seconds(found.time, 3), times, memory, because)
@@ -83,4 +82,4 @@ def _because(found: Estimate, capacity: int) -> str:
     told = [f"{name} {percent(ps / found.time)}" for name, ps in parts.items() if ps > found.time / 50]
     if found.plan.recompute == "full":
         told.append("computes each forward pass twice")
-    return ", ".join(told) or "nothing much: it is near the best"
+    return ", ".join(told) or "it does not: it is near the best"

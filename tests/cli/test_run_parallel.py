@@ -76,3 +76,37 @@ def test_a_system_in_pieces_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         "  links.wire (line 6): disconnected: member 0 reaches 2 of 4 members, and not member 2\n"
     )
     assert capsys.readouterr().err == message
+
+
+def test_a_step_is_written_and_adds_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timeline = tmp_path / "timeline.json"
+    plan = ("--parallel", "dp=2,tp=2,pp=2,sp", "--zero", "1", "--microbatch", "2", "--timeline", str(timeline))
+    found = run_json(tmp_path, *SMALL, *plan)
+    assert found["devices"] == 8
+    assert sum(found["bounds"].values()) == pytest.approx(found["seconds"])
+    assert sum(found["exposed_seconds"].values()) == pytest.approx(found["bounds"]["interconnect"])
+    assert found["tokens_per_second"] == pytest.approx(16 * 256 / found["seconds"])
+    assert found["fits"]
+    assert len(found["memory_by_stage"]) == 2
+    assert found["elasticity"].keys() == {"nvlink"}
+    spans = [each for each in json.loads(timeline.read_text())["traceEvents"] if each["ph"] == "X"]
+    # 4 microbatches on each of 2 stages, forward and backward, and an optimizer each
+    assert len(spans) == 2 * (2 * 4 + 1)
+    assert max(each["ts"] + each["dur"] for each in spans) == pytest.approx(found["seconds"] * 1e6)
+    out = capsys.readouterr().out
+    assert "on 8 chips of dgx-a100: dp=2 tp=2 pp=2 sp, zero 1, microbatch 2, 1f1b, recompute none" in out
+    assert "Fits. Bound by " in out
+
+
+def test_events_do_not_grow_with_replicas(tmp_path: Path) -> None:
+    one = run_json(tmp_path, *SMALL, "--parallel", "dp=8")
+    pod = ("--system", "dgx-a100x4", "--batch", "64")  # the same work for each of 32 chips
+    many = run_json(tmp_path, *SMALL, *pod, "--parallel", "dp=32")
+    assert many["bounds"]["compute"] == pytest.approx(one["bounds"]["compute"], rel=0.2)
+    assert many["model_flops"] == 4 * one["model_flops"]
+
+
+def test_what_does_not_fit_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ("--set", "chip.memory.hbm.capacity=2GB")
+    assert main(["run", *SMALL, "--parallel", "dp=8", *short]) == 0
+    assert "Does not fit: a rank of stage 0 needs" in capsys.readouterr().out
