@@ -38,6 +38,17 @@ def lab04() -> Figures:
     yield "lab04_loss", draw_losses(measured)
 
 
+def lab06() -> Figures:
+    """Decode against batch in bf16, w8 and w4: simulated lines, measured points."""
+    from workloads.inference.curve import Settings
+    from workloads.inference.curve_plot import draw
+    from workloads.inference.lab import CONTEXT, MODEL, curves_of, measured_on, unpacked_for_nothing
+
+    settings = Settings(_chip(), CONTEXT, (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512))
+    curves = [*curves_of(settings), unpacked_for_nothing(settings)]
+    yield "lab06_curve", draw(MODEL, settings, [each for each in curves if each], measured_on(settings.chip))
+
+
 def lab07() -> Figures:
     """The ladder on the roofline, and on-chip KiB -> tile -> traffic -> time."""
     from workloads.gemm.compare import SIZES, load, rows
@@ -75,7 +86,7 @@ def lab11() -> Figures:
     yield from figures(list(runs(base_chip(_chip()))))
 
 
-LABS: dict[str, Callable[[], Figures]] = {"4": lab04, "7": lab07, "8": lab08, "9": lab09, "11": lab11}
+LABS: dict[str, Callable[[], Figures]] = {"4": lab04, "6": lab06, "7": lab07, "8": lab08, "9": lab09, "11": lab11}
 
 
 def _chip() -> Any:

@@ -21,6 +21,7 @@ LABS = {
     "3": ("transformers: multiply-adds and bytes of a token", "workloads.gpt.lab:answer"),
     "4": ("training: how long a step takes and who holds its memory", "workloads.training.lab:answer"),
     "5": ("roofline: the ceiling of decode", "workloads.roofline.lab:answer"),
+    "6": ("inference: why batching and quantisation speed up decode", "workloads.inference.lab:answer"),
     "7": ("GEMM ladder: the tile that the memory on the chip allows", "workloads.gemm.lab:answer"),
     "8": ("flash attention: why fusion makes attention compute-bound", "workloads.flash_attention.lab:answer"),
     "9": ("compiler: what it does and what is left to write by hand", "workloads.compiler.lab:answer"),

@@ -155,6 +155,16 @@ def writers(family: Family, old: Operator) -> list[Operator]:
 
 
 def renumbered(operators: Iterable[Operator], storages: list[Storage], workload: Workload) -> OperatorGraph:
-    """A small graph of *operators* that hang on nothing, over the same *storages*."""
-    made = [replace(op, id=index, deps=()) for index, op in enumerate(operators)]
-    return OperatorGraph(workload, storages, made)
+    """A small graph of *operators* that hang on nothing, over those of the *storages* that they use."""
+    found = list(operators)
+    used = sorted({tensor.storage for op in found for tensor in (*op.inputs, *op.outputs)})
+    new = {old: index for index, old in enumerate(used)}
+
+    def moved(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(Tensor(new[each.storage], each.shape, each.dtype) for each in tensors)
+
+    made = [
+        replace(op, id=index, deps=(), inputs=moved(op.inputs), outputs=moved(op.outputs))
+        for index, op in enumerate(found)
+    ]
+    return OperatorGraph(workload, [replace(storages[old], id=new[old]) for old in used], made)

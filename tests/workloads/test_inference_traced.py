@@ -19,6 +19,7 @@ from simulator.serving.composed import Rows, StepShape, compose
 from tests.workloads.serving_models import H200
 from workloads.gpt.presets import LLAMA_1B, QWEN3_06B
 from workloads.inference import quantise, traced
+from workloads.inference.batch import Batch
 from workloads.inference.families import engine_family, packed
 from workloads.inference.model import Dense, Quantised
 
@@ -116,7 +117,7 @@ def test_prompts_over_pages_are_runs_of_equal_length() -> None:
             self.step = step
 
         def forward(self, columns: traced.Columns, cache: object) -> torch.Tensor:
-            batch = traced.Batch(*columns, 0, 16, False)
+            batch = Batch(*columns, 0, 16, False)
             found: torch.Tensor = super(traced.Step, self.step).forward(batch, cache)  # type: ignore[arg-type]
             return found
 

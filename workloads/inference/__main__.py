@@ -7,6 +7,9 @@ from pathlib import Path
 
 from simulator.errors import UsageError, XpuError
 
+DATA = Path(__file__).parents[2] / "docs" / "data" / "lab06_h200.json"
+_WIDTH = 120
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
@@ -27,6 +30,12 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--requests", type=int, default=16, metavar="N", help="at once (16)")
     bench.add_argument("--out", type=Path, metavar="FOLDER", help="write lab06_cpu.json there")
     bench.set_defaults(run=_bench)
+    beside = several.add_parser("compare", help="measured steps beside the same steps simulated")
+    beside.add_argument("--data", type=Path, default=DATA, metavar="FILE", help="of device-run (docs/data)")
+    beside.add_argument("--chip", default="h200", metavar="CHIP", help="that was measured (h200)")
+    beside.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override one of its fields")
+    beside.add_argument("--page", type=Path, metavar="FILE", help="write the tables into docs/lab06.md")
+    beside.set_defaults(run=_compare)
     device = several.add_parser("device-run", help="check and time everything on the CUDA device of this machine")
     device.add_argument("--out", type=Path, metavar="FOLDER", help="of lab06_h200.json")
     device.add_argument("--seconds", type=float, metavar="S", help="after which no part begins any more (330)")
@@ -62,6 +71,23 @@ def _bench(options: argparse.Namespace) -> int:
     facts = bench(Work(options.model, options.requests), _say)
     if options.out is not None:
         _say(str(write(facts, options.out)))
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from hw_models import load_chip  # noqa: PLC0415
+    from workloads.flash_attention.page import fill  # noqa: PLC0415
+    from workloads.gemm.show import tables as show  # noqa: PLC0415
+    from workloads.gemm.tables import markdown  # noqa: PLC0415
+    from workloads.inference.compare import load  # noqa: PLC0415
+    from workloads.inference.compare_tables import tables  # noqa: PLC0415  loads torch
+
+    found = tables(load(options.data), load_chip(options.chip, options.set))
+    if options.page is None:
+        show(list(found.values()), _WIDTH)
+    else:
+        count = fill(options.page, {name: markdown(table).rstrip() for name, table in found.items()})
+        _say(f"{options.page}: {count} tables")
     return 0
 
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simulator.errors import OutputError
 from simulator.units import PS_PER_SECOND
 from workloads.inference.curve import Curve, Settings
 from workloads.inference.curve_words import title
 from workloads.inference.measured import MeasuredPoint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLOURS = ("#2b6cd4", "#dd7a0b", "#15936b", "#9a4fc1")
 
@@ -17,10 +21,20 @@ def save_plot(
 ) -> None:
     """Write the picture to *path*, in the format of its name; OutputError if that cannot be done."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  seconds that only a plot needs
+
+    figure = draw(model, settings, curves, measured)
+    FigureCanvasAgg(figure)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def draw(model: str, settings: Settings, curves: Sequence[Curve], measured: Sequence[MeasuredPoint]) -> "Figure":
+    """Return the picture."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for colour, each in zip(_COLOURS, curves, strict=False):
         inside = [point for point in each.points if point.fits]
@@ -35,15 +49,14 @@ def save_plot(
             axes.plot([p.batch for p in points], rates, "o", color=colour, label=f"{each.name}, measured")
     axes.set(xscale="log", yscale="log", xlabel="batch, sequences", ylabel="decode, tokens/s")
     axes.set_title(title(model, settings), fontsize=10)
+    axes.plot([], [], "--", color="grey", linewidth=0.8, label="knee")
+    axes.plot([], [], "-", color="grey", linewidth=0.8, label="KV cache is full")
     ticks = [point.batch for point in curves[0].points]
     axes.set_xticks(ticks, [str(each) for each in ticks])
     axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend(fontsize=9)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+    return figure
 
 
 def _marks(axes: object, curve: Curve, colour: str) -> None:
