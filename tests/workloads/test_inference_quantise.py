@@ -122,7 +122,7 @@ def test_quality_of_a_trained_model() -> None:
     Each product adds the relative error e of its weights to what it hands on, so that after n products the error is at
     most about e sqrt(n), n = 9, if the network does not amplify it.
     """
-    model = trained(80)
+    model = trained(25)
     eight, four = quality(model, "w8"), quality(model, "w4")
     for found in (eight, four):
         # A group of 96 inputs is padded with zeros: 128 slots for 96 weights, and one of 256 for none.
