@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         check_writable(Path(options.json))
     on, plan = load_machine(options), plan_of(options)
     check(options, plan, on)
-    graph = microbatch_graph(options, plan)
+    graph = microbatch_graph(options, plan.microbatch)
     found = Needs(shard(graph, plan), plan, on, options.batch, limit).all()
     if options.json is not None:
         write_text(Path(options.json), json.dumps([_dict(each) for each in found], indent=1, allow_nan=False) + "\n")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from simulator.parallel.run import Machine
 
 _ONE_CHIP = ("chip", "html", "save_graph")
+_OF_TRAINING = ("zero", "microbatch", "schedule", "recompute", "precision")
 _DIVIDED = ("system", "parallel", "zero", "microbatch", "schedule", "recompute", "precision")
 
 
@@ -67,22 +68,31 @@ def run(options: argparse.Namespace) -> int:
 def divided_run(options: argparse.Namespace, plan: "Plan", on: "Machine") -> "Run":
     """The run of the options' target by *plan*; UsageError names all reasons for which it cannot be."""
     check(options, plan, on)
+    from simulator.parallel.inference import inference_run
     from simulator.parallel.run import training_run
-    from simulator.parallel.shard import shard
+    from simulator.parallel.shard import shard, shard_inference
 
-    graph = microbatch_graph(options, plan)
+    if options.phase != "train":
+        graph = microbatch_graph(options, options.batch // plan.dp)
+        return inference_run(shard_inference(graph, plan), plan, on, graph.model_flops)
+    graph = microbatch_graph(options, plan.microbatch)
     return training_run(shard(graph, plan), plan, on, graph.workload, graph.model_flops, options.batch)
 
 
 def check(options: argparse.Namespace, plan: "Plan", on: "Machine") -> None:
     """Refuse what can be refused before the trace."""
+    training = [name for name in _OF_TRAINING if getattr(options, name) is not None]
+    if options.phase != "train" and training:
+        raise UsageError(
+            f"{' and '.join(map(_flag, training))} {'is' if len(training) == 1 else 'are'} for --phase train"
+        )
     shape = preset_shape(options)
     if shape is not None:
         plan.check(shape, chips=on.system.chips, global_batch=options.batch)
 
 
-def microbatch_graph(options: argparse.Namespace, plan: "Plan") -> "OperatorGraph":
-    """Trace the target with the sequences of one microbatch."""
+def microbatch_graph(options: argparse.Namespace, batch: int) -> "OperatorGraph":
+    """Trace the target with *batch* sequences: those of one microbatch."""
     from simulator.cli.target import load_target
 
-    return load_target(argparse.Namespace(**{**vars(options), "batch": plan.microbatch}))
+    return load_target(argparse.Namespace(**{**vars(options), "batch": batch}))

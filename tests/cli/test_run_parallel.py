@@ -110,3 +110,33 @@ def test_what_does_not_fit_says_by_how_much(capsys: pytest.CaptureFixture[str]) 
     short = ("--set", "chip.memory.hbm.capacity=2GB")
     assert main(["run", *SMALL, "--parallel", "dp=8", *short]) == 0
     assert "Does not fit: a rank of stage 0 needs" in capsys.readouterr().out
+
+
+def test_decode_over_tensor_parallel_ranks(tmp_path: Path) -> None:
+    step = ("gpt2", "--phase", "decode", "--context", "512", "--batch", "4", "--system", "dgx-a100")
+    half = ("--set", "links.nvlink.size=4")
+    found = run_json(tmp_path, *step, *half, "--parallel", "dp=2,tp=2")
+    assert found["tokens_per_second"] == pytest.approx(4 / found["seconds"])
+    assert found["exposed_seconds"].keys() == {"tp"}
+    # blocks have 85,054,464 parameters, of which the products' 84,934,656 are halved; 2 sequences x 12 layers x 2 x 512
+    # positions x 384 columns x 2 bytes of cache
+    assert found["memory"]["weights"] < 2 * 124_439_808 * 0.7
+    assert found["memory"]["activations"] > 2 * 12 * 2 * 512 * 384 * 2
+
+
+def test_options_of_training_are_refused_in_inference(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = (
+        "gpt2",
+        "--phase",
+        "decode",
+        "--system",
+        "dgx-a100",
+        "--parallel",
+        "dp=8",
+        "--zero",
+        "1",
+        "--schedule",
+        "1f1b",
+    )
+    assert main(["run", *wrong]) == 2
+    assert capsys.readouterr().err == "xpusim: --zero and --schedule are for --phase train\n"
