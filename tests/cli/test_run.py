@@ -191,7 +191,7 @@ def test_a_wrong_input_is_one_message_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "gpt2"], "xpusim run: the following arguments are required: --chip (see xpusim run --help)"),
+        (["passes", "gpt2"], "xpusim passes: the following arguments are required: --chip (see xpusim passes --help)"),
         (
             ["run", "gpt2", "--chip", "h200", "--seq", "many"],
             "xpusim run: argument --seq: invalid int value: 'many' (see xpusim run --help)",
