@@ -1,5 +1,6 @@
 """One step of a parallel plan on a toy chip, worked out by hand: what overlaps, what is exposed, what idles."""
 
+from array import array
 from collections.abc import Sequence
 
 import pytest
@@ -7,10 +8,11 @@ import pytest
 from simulator.costs import Cost, register_model
 from simulator.dims import CollectiveDims
 from simulator.dtypes import DType
+from simulator.engine import Schedule
 from simulator.graph import Operator, OperatorGraph, OpKind, Phase, Role
 from simulator.hardware import Chip, Execution
 from simulator.links import Demand
-from simulator.parallel.played import NOTHING, Played, Player, Prices
+from simulator.parallel.played import NOTHING, Played, Player, Prices, slowed
 from simulator.parallel.step import Part, play_step
 from simulator.units import transfer_ps
 from simulator.variants import Resource
@@ -191,3 +193,12 @@ def test_times_add_up(schedule: str) -> None:
     step = play_step(parts, schedule, 3, 5)
     assert sum(step.bounds.values()) == step.time == max(step.ends)
     assert sum(step.exposed.values()) == step.bounds["interconnect"]
+
+
+def test_collectives_hold_cores_of_what_runs_beside_them() -> None:
+    # of 100 ps of arithmetic 40 run beside a collective (20 to 60) that holds half of the cores: 40 more.
+    # What memory decides is not slowed, nor what runs after it.
+    costs = [cost(compute=100), cost(memory=50), cost(), cost(compute=10)]
+    schedule = Schedule(array("q", [0, 30, 20, 100]), array("q", [100, 80, 60, 110]), array("q", [0] * 4), [])
+    found = slowed(costs, schedule, {2: Demand(40)}, held=0.5)
+    assert [each.time for each in found] == [140, 50, 0, 10]
