@@ -98,3 +98,30 @@ def test_all_faults_of_a_file_of_measurements(tmp_path: Path, capsys: pytest.Cap
     assert curve("--measured", str(path)) == 2
     wanted = 'wanted a list of objects with quant, batch and seconds, or one under "points"'
     assert capsys.readouterr().err == f"xpusim: {path}: {wanted}\n"
+
+
+def test_the_plain_module_is_slower(tmp_path: Path) -> None:
+    seconds = []
+    for program in ("engine", "module"):
+        out = tmp_path / f"{program}.json"
+        assert curve("--quant", "none", "--program", program, "--json", str(out)) == 0
+        seconds.append(json.loads(out.read_text())["curves"][0]["points"][0]["seconds"])
+    assert seconds[0] < seconds[1]  # hardly, for gpt2: its norms and gelu are the framework's in both
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--program", "modul"), "--program modul: unknown; did you mean 'module'? (known: engine, module)"),
+        (
+            ("--dtype", "bf17"),
+            "--dtype bf17: unknown; did you mean 'bf16'? (known: fp64, fp32, tf32, fp16, bf16, fp8, int64, int32, "
+            "int16, int8, int4, bool)",
+        ),
+    ],
+)
+def test_programs_and_types_that_there_are_not(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert curve(*arguments) == 2
+    assert capsys.readouterr().err == f"xpusim: {message}\n"

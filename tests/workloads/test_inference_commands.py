@@ -25,6 +25,8 @@ def test_generate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
 def test_bench_on_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "trained", lambda: quality.trained(1))  # how good it is has a test of its own
+    monkeypatch.setattr(bench, "_STEPS", 1)
+    monkeypatch.setattr(bench, "_ROUNDS", 1)
     said: list[str] = []
     work = bench.Work("tiny", 3, 4, 3, (1, 2), 16)
     facts = bench.measure(quality.trained(1), work, said.append)
