@@ -150,7 +150,9 @@ def test_a_device_run_needs_a_device(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
 
 
-def test_a_part_is_measured_again_with_the_same_kernels_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_is_measured_again_with_the_same_kernels_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     earlier = tmp_path / "lab07_dry.json"
     earlier.write_text('{"provenance": {"kernels_sha256": "of others"}}')
     assert device_run(["--dry", "--out", str(tmp_path), "--only", "odd sizes fp32"]) == 2

@@ -67,7 +67,7 @@ def test_a_step_without_numba_is_the_same(scheme: str, request: pytest.FixtureRe
 
 @pytest.mark.usefixtures("nothing")
 def test_steps_are_traced_without_either() -> None:
-    from workloads.inference.traced import step_trace
+    from workloads.inference.traced import step_trace  # noqa: PLC0415  what it loads is what is tested
 
     graph = step_trace(tiny(), "bf16")("decode", 2, 32)
     assert not graph.uncovered
