@@ -12,7 +12,8 @@ Nothing here is physics; it says how that simulator's results come about, so tha
 * Halving-doubling does not reduce what arrives last in its first half.
 * All-gather counts the bytes that a node begins with.  All-to-all on a ring passes share by share: n (n - 1) / 2 steps.
 
-Sources: the rows of ``hw_models/data/astrasim`` and the documentation of ASTRA-sim 2 (Won et al., ISPASS 2023).
+Sources: the rows of ``hw_models/data/astrasim``, the documentation of ASTRA-sim 2 (Won et al., ISPASS 2023), and for
+some of these meanings its public source (github.com/astra-sim/astra-sim): facts were read there, no code was taken.
 """
 
 from collections.abc import Iterator, Sequence
