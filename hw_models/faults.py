@@ -85,6 +85,8 @@ _SAY: Mapping[str, Callable[[dict[str, Any], Any], str]] = {
     "string_too_short": lambda ctx, got: (
         f"needs at least {ctx['min_length']} characters, enough to name where the numbers come from, got {_shown(got)}"
     ),
+    "finite_number": lambda ctx, got: f"must be a finite number, got {_shown(got)}",
+    "too_short": lambda ctx, got: f"needs at least {ctx['min_length']}, got {_shown(got)}",
     "enum": lambda ctx, got: f"must be {ctx['expected']}, got {_shown(got)}{nearest(str(got), _words(ctx))}",
     "literal_error": lambda ctx, got: f"must be {ctx['expected']}, got {_shown(got)}{nearest(str(got), _words(ctx))}",
     "dataclass_type": lambda ctx, got: f"must be a section of its own, with keys and values, got {_shown(got)}",

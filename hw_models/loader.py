@@ -86,6 +86,8 @@ def load_system(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Syst
     path = _find(_SYSTEM, name)
     more = [] if count is None else [f"links.{_outermost(path, name_or_path)}.size={count}"]
     system = _load(_SYSTEM, _system_adapter(), path, name_or_path, [*more, *overrides])
+    if not _is_path(system.chip) and system.chip not in chip_names():
+        raise SpecError(f"{name_or_path}: chip: unknown chip {system.chip!r}{nearest(system.chip, chip_names())}")
     return system if count is None else replace(system, name=str(name_or_path))
 
 
@@ -149,7 +151,9 @@ def _is_path(name_or_path: str | Path) -> bool:
 def _in_library(kind: _Kind, name: str, otherwise: str) -> Path:
     known = kind.names()
     if name not in known:
-        raise SpecError(f"unknown {kind.word} {name!r}{nearest(name, known)} (known: {', '.join(known)}; {otherwise})")
+        meant = [system for system in system_names() if name.startswith(system)] if kind is _CHIP else []
+        hint = f"; {meant[0]} is a system, {meant[0]}x16 would be 16 of it" if meant else nearest(name, known)
+        raise SpecError(f"unknown {kind.word} {name!r}{hint} (known: {', '.join(known)}; {otherwise})")
     return kind.library / f"{name}.yaml"
 
 

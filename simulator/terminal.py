@@ -62,7 +62,7 @@ def print_passes(workload: str, chip: str, reports: Sequence[PassReport], shown:
     if not reports:
         console.print("no passes")
         return
-    console.print(passes_table(reports))
+    console.print(passes_table(reports, console.width))
     for report in reports:
         verb = "made" if report.made else "removed"
         for what, count in (report.made or report.gone)[:shown]:
@@ -93,7 +93,7 @@ def _panel(result: Result) -> Panel:
 def _sections(result: Result, console: Console) -> Iterator[tuple[str, Table]]:
     """Titles and tables, those that would be empty left out."""
     if result.passes:
-        yield "Passes of the compiler, in order", passes_table(result.passes)
+        yield "Passes of the compiler, in order", passes_table(result.passes, console.width)
     if bounds := bound_rows(result):
         yield (
             "Time by bound on the critical path, and its change with more of it",
@@ -249,8 +249,11 @@ def _held(result: Result) -> Table:
     return table
 
 
-def passes_table(reports: Sequence[PassReport]) -> Table:
-    """Kernels, bytes, time and bound before the first pass and after each one, and what it made most."""
+def passes_table(reports: Sequence[PassReport], width: int = FULL_WIDTH) -> Table:
+    """Kernels, bytes, time and bound before the first pass and after each one, and what it made most.
+
+    Numbers are never cut: the last column has what they leave of *width* characters.
+    """
     table = _table()
     states = [reports[0].before, *(report.after for report in reports)] if reports else []
     scale = time_scale(state.time for state in states)
@@ -259,11 +262,17 @@ def passes_table(reports: Sequence[PassReport]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     table.add_column("made most", no_wrap=True, overflow="ellipsis")
+    names = ["(as traced)", *(report.name for report in reports)]
+    cells = [
+        (name, f"{state.kernels:,}", decimal(state.nbytes, "B"), scale.text(state.time), str(state.bound))
+        for name, state in zip(names, states, strict=True)
+    ]
+    titles = [str(column.header) for column in table.columns[:-1]]
+    room = width - sum(max(map(len, texts)) + 2 for texts in zip(titles, *cells, strict=True))
     made = ["", *(_most(report) for report in reports)]
-    for name, state, most in zip(["(as traced)", *(report.name for report in reports)], states, made, strict=True):
-        colour = COLOURS[Resource(state.bound)]
-        row = (f"{state.kernels:,}", decimal(state.nbytes, "B"), scale.text(state.time), Text(state.bound, colour))
-        table.add_row(name, *row, Text(most))
+    for row, most in zip(cells, made, strict=True):
+        fitting = most if len(most) <= room else most[: max(0, room - 1)] + "…"
+        table.add_row(*row[:-1], Text(row[-1], COLOURS[Resource(row[-1])]), Text(fitting))
     return table
 
 

@@ -7,10 +7,13 @@ from hw_models.interconnect import algorithms, closed, trees
 from hw_models.interconnect.fabric import Axis
 from hw_models.interconnect.group import Group
 from hw_models.interconnect.plans import Lane, Plan
+from simulator.errors import nearest
 from simulator.system import Topology
 
 ALGORITHMS = (*algorithms.FLAT, "hierarchical", "multi_axis", "chain", "double_tree", "send_recv")
-_TRIED_AT_MOST = 2048  # ranks; algorithms with a message from each to each are not tried among more
+_TRIED_AT_MOST = (
+    2048  # ranks; among more an algorithm with a message from each to each stands only where there is no other
+)
 _CHUNKS = (1, 4, 16, 64)  # pieces in which a pipeline passes on its data
 
 Candidate = tuple[str, Plan | trees.Tree]
@@ -42,7 +45,7 @@ def _all_plans(group: Group, pattern: str, size: int) -> Iterator[Candidate]:
         return
     single = group.axes[0] if group.axes and len(group.axes) == 1 else None
     for name in _flat_names(group, single, pattern):
-        if name == "direct" and n > _TRIED_AT_MOST:
+        if name == "direct" and n > _TRIED_AT_MOST and tuple(_allowed(group, pattern)) != ("direct",):
             continue
         yield name, Plan(group.lengths, (algorithms.FLAT[name][0](pattern, size, None, n),))
     if group.axes and len(group.axes) > 1:
@@ -101,6 +104,15 @@ class _Chooser:
 
     def _time(self, lane: Lane) -> int:
         return closed.estimate(Plan(self.group.lengths, (lane,)), self.group.view, self.latency).time
+
+
+def none_allowed(group: Group, pattern: str) -> str:
+    """What to say where none of the system's algorithms can do *pattern* in *group*."""
+    names = _allowed(group, pattern)
+    unknown = [f"{name!r} is unknown{nearest(name, ALGORITHMS)}" for name in names if name not in ALGORITHMS]
+    reasons = unknown or [f"{name}: {why_not(group, pattern, name)}" for name in names] or ["it names none"]
+    where = f"{group.fabric.system.name}: calibration.algorithms.{pattern}"
+    return f"{where} has nothing for these ranks: {'; '.join(reasons)}"
 
 
 def why_not(group: Group, pattern: str, algorithm: str) -> str:

@@ -52,15 +52,31 @@ def read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
-            rows = [{key: value or "" for key, value in row.items() if key is not None} for row in reader]
+            rows = [_row(path, reader.line_num, row) for row in reader]
             columns = [name for name in reader.fieldnames or () if name is not None]
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a folder; expected a CSV file") from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"{path}: not UTF-8 text: byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        ) from None
     except (OSError, ValueError, csv.Error) as error:
         raise SpecError(f"{path}: cannot be read as CSV: {error}") from None
     if not rows:
         raise SpecError(f"{path}: has no rows")
     return columns, rows
+
+
+def _row(path: Path, line: int, row: dict[str | None, str | None]) -> dict[str, str]:
+    """One row; SpecError where it has more cells than there are columns, as a comma too many makes it."""
+    if None in row:
+        wanted = len(row) - 1
+        raise SpecError(
+            f"{path}, line {line}: has {wanted + len(row[None] or ())} cells, expected {wanted} as in line 1"
+        )
+    return {key: value or "" for key, value in row.items() if key is not None}
 
 
 def read_nccl(path: Path) -> list[Measured]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models.interconnect import algorithms, closed, trees
-from hw_models.interconnect.candidates import ALGORITHMS, candidates, why_not
+from hw_models.interconnect.candidates import ALGORITHMS, candidates, none_allowed, why_not
 from hw_models.interconnect.fabric import Fabric
 from hw_models.interconnect.group import Group
 from hw_models.interconnect.plans import Plan, programs
@@ -16,6 +16,8 @@ from simulator.system import Protocol, System
 from simulator.units import transfer_ps
 
 PLAYED_AT_MOST = 20_000  # messages; beyond, a closed form answers even where messages wait for each other
+_NEARLY = 1.25  # how far a closed form may be off where messages wait: two that are nearer are both played,
+_ALL_AT_MOST = 2_000  # if they are of no more messages than this, as in groups over few nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +113,31 @@ def predict(
         for name, plan in candidates(over, pattern, size, algorithm)
     ]
     if not drafts:
-        raise UsageError(f"{algorithm} cannot do {pattern} here: {why_not(group, pattern, str(algorithm))}")
+        if algorithm is None:
+            raise UsageError(none_allowed(group, pattern))
+        raise UsageError(f"{algorithm} cannot do {pattern} here: {why_not(group, pattern, algorithm)}")
     return Prediction(system, pattern, size, group.size, tuple(_settled(drafts)))
 
 
 def _settled(drafts: Sequence["_Draft"]) -> list[Option]:
     """The fastest option of each algorithm, the fastest first.
 
-    Closed forms first; where messages wait for each other, those are played that could still be the fastest.
+    Closed forms first; where messages wait for each other, those are played that could still be the fastest: of each
+    algorithm the protocol and the number of chunks that look best, and those that look nearly as good.
     """
     best: dict[str, Option] = {}
+    looks: dict[str, int] = {}
     fastest: int | None = None
     for draft in sorted(drafts, key=lambda draft: draft.closed.time + draft.extra):
-        if draft.name in best:
+        known, look = best.get(draft.name), draft.closed.time + draft.extra
+        looks.setdefault(draft.name, look)
+        if known and (known.how != "played" or look > looks[draft.name] * _NEARLY or not draft.may_beat(known)):
             continue
         option = draft.option()
         if option.how == "estimate" and (fastest is None or draft.least < fastest):
             option = draft.played() or option
-        best[draft.name] = option
+        if known is None or (option.how != "estimate" and option.time < known.time):
+            best[draft.name] = option
         fastest = option.time if fastest is None else min(fastest, option.time)
     return sorted(best.values(), key=lambda option: option.time)
 
@@ -199,6 +208,21 @@ class _Draft:
             return self.extra + max(self.closed.latency, sending)
         return self.extra + (self.closed.busiest.busy if self.closed.busiest else 0)
 
+    @cached_property
+    def folded(self) -> bool:
+        """Whether one rank may be played for all."""
+        return isinstance(self.plan, Plan) and self.group.foldable(self.plan)
+
+    @property
+    def messages(self) -> int:
+        """Messages to play."""
+        alone = self.folded or isinstance(self.plan, trees.Tree)
+        return self.plan.messages * (1 if alone else self.group.size)
+
+    def may_beat(self, played: Option) -> bool:
+        """Whether it is worth finding out if this is faster than *played*."""
+        return self.least < played.time and self.messages <= _ALL_AT_MOST
+
     def option(self) -> Option:
         """What the closed form says."""
         found = self.closed
@@ -207,10 +231,9 @@ class _Draft:
 
     def played(self) -> Option | None:
         """What the messages say; None if there are too many."""
-        plan, folded = self.plan, isinstance(self.plan, Plan) and self.group.foldable(self.plan)
-        total = plan.messages * (1 if folded or isinstance(plan, trees.Tree) else self.group.size)
-        if total > PLAYED_AT_MOST:
+        if self.messages > PLAYED_AT_MOST:
             return None
+        plan, folded = self.plan, self.folded
         route = self.group.folded_route if folded else self.group.route
         if isinstance(plan, trees.Tree):
             played = play(plan.programs(self.protocol.latency), route)

@@ -93,8 +93,12 @@ def print_rows(title: str, rows: Sequence[dict[str, Any]], columns: Sequence[str
     console = _console()
     console.print(title, style="bold")
     table = _table(*(f">{name}" if rows and not isinstance(rows[0].get(name), str) else name for name in columns))
-    for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in columns))
+    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
+    for column, texts in zip(table.columns[:-1], zip(*cells, strict=True), strict=False):
+        column.min_width = max(map(len, texts))  # never cut: the last column, which may be a sentence, folds
+    table.columns[-1].no_wrap = False
+    for texts_of_row in cells:
+        table.add_row(*texts_of_row)
     if rows:
         console.print(table)
     for line in summary:

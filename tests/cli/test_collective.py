@@ -194,6 +194,35 @@ def test_a_wrong_row_is_named(
     assert said(capsys, "collective", "--data", str(table), code=2) == [f"xpusim: {table}, line 2: {message}"]
 
 
+def test_a_row_with_a_cell_too_many_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, first = ASTRA.read_text().splitlines()[:2]
+    table = tmp_path / "rows.csv"
+    table.write_text(f"{head}\n{first},1\n")
+    lines = said(capsys, "collective", "--data", str(table), code=2)
+    assert lines == [f"xpusim: {table}, line 2: has 13 cells, expected 12 as in line 1"]
+
+
+def test_what_is_no_table_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bytes.csv").write_bytes(b"a,\xff\n")
+    for path, fault in (
+        (tmp_path, "is a folder; expected a CSV file"),
+        (tmp_path / "bytes.csv", "not UTF-8 text: byte 0xff at offset 2"),
+    ):
+        assert said(capsys, "collective", "--data", str(path), code=2) == [f"xpusim: {path}: {fault}"]
+
+
+def test_a_row_that_cannot_be_run_keeps_its_numbers_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, first = ASTRA.read_text().splitlines()[:2]
+    table = tmp_path / "rows.csv"
+    table.write_text(f"{head}\n{first.replace('Ring', 'Torus')}\n")
+    lines = said(capsys, "collective", "--data", str(table))
+    assert lines[1].split() == [
+        "backend", "topology", "npus", "algorithm", "collective", "size_bytes", "measured", "cycles", "error", "fault"
+    ]  # fmt: skip
+    assert lines[2].split()[:9] == ["Unaware", "Torus", "8", "ring", "all_reduce", "65536", "9383", "-", "-"]
+    assert "…" not in "".join(lines)
+
+
 def test_more_gpus_than_chips_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("collective,num_gpus,message_bytes,latency_ms\nall_reduce,16,512,0.1\n")

@@ -1,5 +1,7 @@
 """Collectives: closed forms by hand, the engine against them, bytes, bounds."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hw_models.interconnect.closed import estimate
 from hw_models.interconnect.fabric import Fabric
 from hw_models.interconnect.group import Group
 from hw_models.interconnect.plans import Plan, programs, sent_bytes
+from simulator.errors import UsageError
 from simulator.network import play
 from simulator.system import Attach, Level, System, Topology
 
@@ -243,3 +246,33 @@ def test_estimates_of_a_hierarchy_are_near_what_is_played(name: str, pattern: st
         found = estimate(plan, group.view)
         played = play(programs(plan, folded=True), group.folded_route, folded=True).time
         assert found.time == pytest.approx(played, rel=0.0 if found.exact else 0.2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"), [("all_reduce", 4_585_138), ("all_to_all", 3286), ("all_to_all", 506_183)]
+)
+def test_of_protocols_the_fastest_is_taken_where_messages_wait(pattern: str, size: int) -> None:
+    # a library that had this protocol alone cannot be faster than one that may choose
+    pod = load_system("dgx-a100x2")
+    assert pod.calibration is not None
+    best = predict(pod, pattern, size).best
+    for name, protocol in pod.calibration.protocols.items():
+        alone = replace(pod, calibration=replace(pod.calibration, protocols={name: protocol}))
+        assert best.time <= predict(alone, pattern, size).best.time
+
+
+def test_the_only_algorithm_of_a_library_answers_for_any_number_of_ranks() -> None:
+    # 4096 chips, 8 a node: 4088 / 4096 of a chip's buffer leave by its port of 50 GB/s x 0.83, if none is passed on
+    best = predict(load_system("dgx-h200x512"), "all_to_all", 10**8).best
+    assert best.algorithm == "direct"
+    assert 10**8 * 4088 / 4096 / 41.5e9 <= best.time / 1e12 < 1.05 * 10**8 / 41.5e9
+
+
+def test_a_library_without_an_algorithm_for_the_ranks_says_so() -> None:
+    pod = load_system("dgx-h200x2", ["calibration.algorithms.all_reduce=[rng]"])
+    with pytest.raises(UsageError) as caught:
+        predict(pod, "all_reduce", 1000)
+    assert str(caught.value) == (
+        "dgx-h200x2: calibration.algorithms.all_reduce has nothing for these ranks: "
+        "'rng' is unknown; did you mean 'ring'?"
+    )

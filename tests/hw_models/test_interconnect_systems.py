@@ -136,6 +136,13 @@ def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
             ["links.nvlnk.bandwidth=1TB/s"],
             "--set links.nvlnk.bandwidth=1TB/s: the description has no links.nvlnk; did you mean 'links.nvlink'?",
         ),
+        ("dgx-h200", ["chip=h201"], "dgx-h200: chip: unknown chip 'h201'; did you mean 'h200'?"),
+        (
+            "dgx-h200",
+            ["links.infiniband.oversubscription=nan"],
+            "dgx-h200: not a valid system description:\n"
+            "  links.infiniband.oversubscription (--set): must be a finite number, got 'nan'",
+        ),
     ],
 )
 def test_wrong_names_are_answered(name: str, overrides: list[str], message: str) -> None:

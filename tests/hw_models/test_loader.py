@@ -157,6 +157,9 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
 def test_a_name_that_is_no_chip() -> None:
     known = ", ".join(chip_names())
     own = "a chip description of your own is given as a path that ends in .yaml"
+    assert fault("dgx-h200x").startswith(
+        "unknown chip 'dgx-h200x'; dgx-h200 is a system, dgx-h200x16 would be 16 of it (known: "
+    )
     assert fault("h20") == f"unknown chip 'h20'; did you mean 'h200'? (known: {known}; {own})"
     assert fault("qqqq") == f"unknown chip 'qqqq' (known: {known}; {own})"
     write("bad.yaml", "extends: h20\n")

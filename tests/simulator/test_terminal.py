@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from simulator.graph import OperatorGraph
+from simulator.passes.reports import PassReport, State
 from simulator.result import Result
-from simulator.terminal import print_result
+from simulator.terminal import passes_table, print_result
 from tests.simulator.runs import HOSTILE, empty, on_units, run, too_large, training, two_layers
 from tests.simulator.toys import GraphMaker, toy_chip
 
@@ -97,6 +98,19 @@ def test_no_line_is_longer_than_the_terminal_and_no_cell_is_cut(width: int, grap
     lines = printed(run(graph), width).splitlines()
     assert max(map(len, lines)) <= width
     assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_what_a_pass_made_gives_way_to_its_numbers(width: int) -> None:
+    before, after = State(2_319, 162 * 10**9, 124_600 * 10**6, "compute"), State(1, 1, 10**6, "launch")
+    report = PassReport("decompose", before, after, (("blocks.*." + "long_" * 20 + "name", 32),), ())
+    file = io.StringIO()
+    Console(file=file, width=width, highlight=False).print(passes_table([report], width))
+    lines = file.getvalue().splitlines()
+    assert lines[0].split() == ["after", "kernels", "bytes", "time,", "ms", "bound", "by", "made", "most"]
+    assert lines[2].split() == ["(as", "traced)", "2,319", "162", "GB", "124.60", "compute"]
+    assert lines[3].endswith("…")
+    assert max(map(len, lines)) <= width
 
 
 def test_a_narrow_terminal_gets_fewer_columns() -> None:
