@@ -77,6 +77,14 @@ def lab09() -> Figures:
     yield "lab09_kernels", plot.kernels(compared(_chip()))
 
 
+def lab10() -> Figures:
+    """What a rank sends over its degree, and the time lost over the bandwidth of its links."""
+    from workloads.distributed import plot
+
+    yield "lab10_sent", plot.draw_sent(plot.training_graph(plot.SENT_MODEL))
+    yield "lab10_links", plot.draw_lost(plot.lost())
+
+
 def lab11() -> Figures:
     """Utilisation and time over array, SRAM and bandwidth."""
     from workloads.accelerator.__main__ import figures
@@ -86,7 +94,9 @@ def lab11() -> Figures:
     yield from figures(list(runs(base_chip(_chip()))))
 
 
-LABS: dict[str, Callable[[], Figures]] = {"4": lab04, "6": lab06, "7": lab07, "8": lab08, "9": lab09, "11": lab11}
+LABS: dict[str, Callable[[], Figures]] = {
+    "4": lab04, "6": lab06, "7": lab07, "8": lab08, "9": lab09, "10": lab10, "11": lab11,
+}  # fmt: skip
 
 
 def _chip() -> Any:

@@ -68,4 +68,4 @@ def test_all_kinds_of_marks_are_kept() -> None:
 def test_a_lab_without_figures(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         FIGURES.main(["3"])
-    assert "lab 3: has no figures (those that have: 4, 6, 7, 8, 9, 11)" in capsys.readouterr().err
+    assert "lab 3: has no figures (those that have: 4, 6, 7, 8, 9, 10, 11)" in capsys.readouterr().err
