@@ -144,7 +144,7 @@ def test_other_files(text: str, message: str, tmp_path: Path, capsys: pytest.Cap
 def test_lab_6_on_the_chip_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab, "MODEL", "llama-1b")
     answer = lab.answer(H200)
-    assert answer.tables[0].columns[1:4] == [">bf16 measured", ">simul.", ">error"]
+    assert answer.tables[0].columns[1:4] == [">bf16 measured", ">simul.", ">error of time"]
     assert answer.sentence.startswith("Because a step reads its ")
     assert "(simulated, and measured)" in answer.sentence
     assert answer.bound is Resource.BANDWIDTH

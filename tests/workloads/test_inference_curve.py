@@ -18,8 +18,10 @@ from simulator.serving import Step
 from simulator.serving.capacity import capacity, position_bytes
 from simulator.serving.composed import Rows, StepShape, compose
 from simulator.serving.family import Family
+from simulator.variants import Resource
 from tests.workloads.serving_models import H200, decodes, gpt2, running, times, traced
-from workloads.inference.curve import Settings, curve
+from workloads.inference.curve import Curve, Point, Settings, curve
+from workloads.inference.curve_words import tables
 from workloads.inference.speculate import Gains, Speculation, SpeculativeTimes, speculation
 
 
@@ -147,6 +149,15 @@ def test_the_curve_of_a_model() -> None:
     assert four.knee == pytest.approx(plain.knee * 4.25 / 16, rel=0.01)
     # largest batch: blocks over the 64 of a sequence
     assert plain.limit == capacity(gpt2(), H200, 16, 256, 256).blocks // 64
+
+
+def test_slow_rates_keep_three_digits() -> None:
+    # one sequence in 2.315 s, 8 in 3.2 s: 0.43197 and 2.5 tokens/s
+    steps = ((1, 2_315_000_000_000), (8, 3_200_000_000_000))
+    points = [Point(batch, time, batch * 1e12 / time, Resource.BANDWIDTH, 1.0, batch < 8) for batch, time in steps]
+    found = tables(Settings(H200, 64), [Curve("none", "bf16", 10**9, 1.0, 4, tuple(points))], ())
+    assert found[0].rows == [["1", "0.432", "2315.000"], ["8", "2.50*", "3200.000"]]
+    assert found[2].rows[0][-1] == "0.432 at 1"
 
 
 def test_speculation_by_its_closed_form() -> None:

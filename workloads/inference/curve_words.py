@@ -41,8 +41,20 @@ def _rates(curves: Sequence[Curve]) -> LabTable:
     return LabTable("Rate against batch", columns, rows, note)
 
 
+def three_digits(rate: float) -> str:
+    """Three significant digits of *rate*, and none lost before the point.
+
+    >>> three_digits(0.4321), three_digits(2.5), three_digits(98.76), three_digits(3984.2)
+    ('0.432', '2.50', '98.8', '3,984')
+    """
+    if rate >= 999.5:
+        return f"{rate:,.0f}"
+    return f"{rate:#.3g}".removesuffix(".")
+
+
 def _cells(point: Point) -> list[str]:
-    return [f"{point.tokens_per_second:,.0f}{'' if point.fits else '*'}", f"{point.step / PS_PER_SECOND * 1000:.3f}"]
+    rate = three_digits(point.tokens_per_second)
+    return [f"{rate}{'' if point.fits else '*'}", f"{point.step / PS_PER_SECOND * 1000:.3f}"]
 
 
 def _bounds(curves: Sequence[Curve]) -> LabTable:
@@ -62,7 +74,7 @@ def _ends(settings: Settings, curves: Sequence[Curve]) -> LabTable:
     rows = []
     for each in curves:
         best = each.best
-        fastest = f"{best.tokens_per_second:,.0f} at {best.batch}" if best else "nothing fits"
+        fastest = f"{three_digits(best.tokens_per_second)} at {best.batch}" if best else "nothing fits"
         rows.append([each.name, decimal(each.weights, "B"), f"{each.knee:.0f}", f"{each.limit:,}", fastest])
     note = (
         "Knee: the batch at which reading the weights and multiplying with them take equally long at data-sheet rates; "

@@ -10,7 +10,7 @@ from simulator.units import decimal
 from simulator.variants import Resource
 from workloads.inference.compare import load
 from workloads.inference.curve import Curve, Settings, as_data, curve
-from workloads.inference.curve_words import errors, tables
+from workloads.inference.curve_words import errors, tables, three_digits
 from workloads.inference.families import engine_family, packed
 from workloads.inference.measured import MeasuredPoint, read_measured
 from workloads.lab import LabAnswer, LabTable
@@ -78,11 +78,11 @@ def _beside(curves: Sequence[Curve], measured: Sequence[MeasuredPoint]) -> LabTa
         for each in curves:
             point = each.points[index]
             known = found.get((each.quant, point.batch))
-            rate = f"{point.tokens_per_second:,.0f}{'' if point.fits else '*'}"
-            real = f"{point.batch / known[0].step * 1e12:,.0f}" if known else ""
+            rate = f"{three_digits(point.tokens_per_second)}{'' if point.fits else '*'}"
+            real = three_digits(point.batch / known[0].step * 1e12) if known else ""
             row += [real, rate, f"{known[1]:+.1%}" if known else ""]
         rows.append(row)
-    columns = [">batch", *(each for one in curves for each in (f">{one.name} measured", ">simul.", ">error"))]
+    columns = [">batch", *(each for one in curves for each in (f">{one.name} measured", ">simul.", ">error of time"))]
     sizes = [abs(error) for _, error in found.values()]
     note = (
         f"tokens/s. Mean absolute error {sum(sizes) / len(sizes):.1%}; measured: the engine's captured graphs on one "
@@ -96,7 +96,7 @@ def _ideal(curves: Sequence[Curve], ideal: Curve) -> LabTable:
     first, last = curves[0], curves[-1]
     rows = []
     for one, two, free in zip(first.points, last.points, ideal.points, strict=True):
-        rates = [f"{each.tokens_per_second:,.0f}" for each in (one, two, free)]
+        rates = [three_digits(each.tokens_per_second) for each in (one, two, free)]
         rows.append([f"{one.batch:,}", *rates, f"{free.tokens_per_second / one.tokens_per_second:.2f}x"])
     columns = (">batch", f">{first.name}", f">{last.name}", f">{ideal.name}", f">of {first.name}")
     return LabTable("If unpacking cost nothing: tokens/s", columns, rows, "--set calibration.matmul.dequantise=0")
@@ -115,7 +115,8 @@ def _sentence(curves: Sequence[Curve], measured: Sequence[MeasuredPoint]) -> str
         return f"Not one sequence of {CONTEXT:,} positions of {MODEL} fits, not even in {last.name}."
     best = fits.best
     assert best is not None
-    many = f"{_rate(fits, 1):,.0f} tokens/s at batch 1 become {best.tokens_per_second:,.0f} at {best.batch}"
+    one, most = (three_digits(rate) for rate in (_rate(fits, 1), best.tokens_per_second))
+    many = f"{one} tokens/s at batch 1 become {most} at {best.batch}"
     inside = f" in {fits.name} (in {first.name} nothing fits)" if fits is not first else ""
     gain = first.points[0].step / last.points[0].step
     fewer = (
@@ -149,8 +150,8 @@ def _verdict(curves: Sequence[Curve], ideal: Curve | None) -> tuple[Resource, st
     ]
     if ideal is not None:
         words.append(
-            f"Unpacked on the way to the matrix units, {last.name} would make {_rate(ideal, best.batch):,.0f} tokens/s "
-            f"of {best.tokens_per_second:,.0f} there: a SoC should take packed weights as they are."
+            f"Unpacked on the way to the matrix units, {last.name} would make {three_digits(_rate(ideal, best.batch))} "
+            f"tokens/s of {three_digits(best.tokens_per_second)} there: a SoC should take packed weights as they are."
         )
     if best.bound is Resource.COMPUTE:
         words.append(
