@@ -31,7 +31,9 @@ def print_ranking(ranking: Ranking, console: Console | None = None) -> None:
     console.print(_best(ranking))
     console.print(Text("Why the obvious ones lose", style="bold"))
     console.print(_naive(ranking))
-    console.print("Best: played in full. The others: estimated from one layer.", style="dim")
+    console.print(
+        "Ranked plans are played in full; those that are not among them are estimated from one layer.", style="dim"
+    )
 
 
 def _best(ranking: Ranking) -> Table:
@@ -66,8 +68,17 @@ def reason(run: Run) -> str:
 
 def _naive(ranking: Ranking) -> Table:
     table = plain_table("plan", "the best of them", ">a step", ">against best", ">memory", "because")
+    played = {run.plan: run for run in ranking.best}
     for each in ranking.naive:
         found = each.estimate
+        run = played.get(found.plan)
+        if run is not None:  # it is among the best: one plan has one set of numbers
+            place = 1 + ranking.best.index(run)
+            memory = decimal(run.memory[run.fullest].total, "B")
+            against = f"{run.step.time / ranking.best[0].step.time:.2f}x"
+            because = "it does not: it is the best" if place == 1 else f"it hardly does: it is number {place}"
+            table.add_row(each.name, short(run.plan), seconds(run.step.time, 3), against, memory, because)
+            continue
         times = f"{found.time / ranking.fastest:.2f}x"
         memory = decimal(found.memory, "B")
         because = _because(found, ranking.on.chip.dram.capacity)

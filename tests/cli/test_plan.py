@@ -1,6 +1,7 @@
 """``xpusim plan`` as its user types it, on a small model and one node; the estimates beside plans played in full."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -41,6 +42,11 @@ def test_the_table_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "gpt2 train, batch 64 of 512 tokens, bf16 on 8 chips of dgx-a100" in out
     assert "Why the obvious ones lose" in out
+    # data parallelism alone is the best here: the row says so, with the time of the ranking
+    best = next(line for line in out.splitlines() if line.lstrip().startswith("1 "))
+    alone = next(line for line in out.splitlines() if line.lstrip().startswith("no pipeline"))
+    assert "it does not: it is" in alone
+    assert re.findall(r"[\d.]+ ms", best)[0] == re.findall(r"[\d.]+ ms", alone)[0]
 
 
 @pytest.mark.parametrize(
