@@ -181,8 +181,11 @@ class Server:
         assert self.link is not None
         size = request.prompt * self.link.position
         left = max(now, self._link_free)
-        self._link_free = left + transfer_ps(size, self.link.bandwidth)
+        crossing = transfer_ps(size, self.link.bandwidth)
+        self._link_free = left + crossing
         self._log.transferred += size
+        self._log.crossing += crossing
+        self._log.waits.append(self._link_free + self.link.latency - now)
         index = min(range(self.readers, len(self._engines)), key=lambda i: self._engines[i].load)
         self._push(self._link_free + self.link.latency, index, (request, now))
 

@@ -75,7 +75,8 @@ class Log:
 
     rejected     requests that were never served, by reason.
     interconnect picoseconds in which an engine had nothing to do but wait for a KV cache under way.
-    transferred  bytes of KV caches that went from pool to pool.
+    transferred  bytes of KV caches that went from pool to pool; *crossing*: picoseconds in which the link sent them.
+    waits        picoseconds from a request's first token to the arrival of its KV cache in the second pool.
     computed     positions that were computed, *recomputed* of them for sequences that had lost their blocks.
     cached       positions that were found in the prefix cache.
     """
@@ -87,6 +88,8 @@ class Log:
     preemptions: int
     interconnect: int = 0
     transferred: int = 0
+    crossing: int = 0
+    waits: "array[int]" = field(default_factory=_numbers)
     computed: int = 0
     recomputed: int = 0
     cached: int = 0

@@ -45,6 +45,43 @@ def test_a_rate_that_can_never_be_served(capsys: pytest.CaptureFixture[str]) -> 
     assert "requests/s can never be served: it saturates at " in text
 
 
+def test_too_few_requests_never_say_never(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    assert serve("--rate", "9000/s", "--count", "15", "--json", str(out)) == 0
+    data = json.loads(out.read_text())
+    assert not data["saturation_known"]
+    most = f"{data['saturation']:.3g}"
+    assert (
+        f" requests/s may be too many: it serves at least {most} requests/s (too few requests to tell); "
+        in (data["verdict"])
+    )
+
+
+@pytest.mark.parametrize("count", [20, 40])
+def test_a_slow_link_is_named_as_the_limit(count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run.json"
+    pools = ("--disaggregate", "prefill=1,decode=1", "--link", "10MB/s")
+    assert serve("--rate", "50/s", "--count", str(count), *pools, "--json", str(out)) == 0
+    data = json.loads(out.read_text())
+    # 36,864 B a position of all prompts over 10 MB/s: what the link takes, whatever the number of requests
+    took = 36_864 * sum(each["prompt"] for each in data["requests"]) / 10e6
+    assert data["link_seconds"] == pytest.approx(took)
+    assert data["saturation"] == pytest.approx(count / took)
+    assert data["bound"] == "interconnect"
+    assert (
+        f"can never be served: it saturates at {count / took:.3g} requests/s; the link between the pools "
+        in (data["verdict"])
+    )
+    needed = 10 * data["offered"] * took / count
+    assert data["demand"].startswith(
+        "It asks for interconnect, a faster link between the pools: 10 MB/s carry "
+        f"{count / took:.3g} requests/s; {needed:.3g} MB/s for the {data['offered']:.3g} requests/s offered; "
+    )
+    text = capsys.readouterr().out
+    assert "link busy " in text
+    assert "wait for KV " in text
+
+
 def test_a_small_cache_is_named_as_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve("--rate", "9000/s", "--count", "80", "--blocks", "32") == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -135,6 +135,8 @@ def test_two_pools_and_the_link_between() -> None:
     assert (found[0].first, found[0].end) == (10, 50)
     assert (found[1].first, found[1].end) == (10, 80)
     assert log.transferred == 60 * 3
+    assert log.crossing == 15 + 30
+    assert list(log.waits) == [15 + 5, 15 + 30 + 5]  # the second waits for the first to cross
     assert [track.name for track in log.tracks] == ["prefill 0", "decode 0"]
     assert log.interconnect == 20 + 10  # before the first decode, and between the end of request 0 and the second
 

@@ -9,11 +9,12 @@ from simulator.serving.capacity import Capacity
 from simulator.serving.clock import Link, Server, Timer
 from simulator.serving.metrics import Objective, figures
 from simulator.serving.records import Log
+from simulator.serving.saturation import Saturation, engine_rate, link_rate
 from simulator.serving.scheduler import Limits
 from simulator.serving.sequence import Request
-from simulator.serving.summary import Summary, saturation_rate
+from simulator.serving.summary import Summary
 from simulator.units import PS_PER_SECOND
-from simulator.variants import Resource
+from simulator.variants import INFINITE, Resource
 from workloads.inference.bounds import step_bounds
 from workloads.inference.speculate import Gains, Speculation, SpeculativeTimes
 from workloads.inference.times import StepTimes
@@ -85,6 +86,7 @@ def serve(plan: Plan, requests: Sequence[Request], slo: Objective | None = None)
         offered=_offered(requests, len(log.served)),
         saturation=_saturation(plan, requests),
         slo=slo,
+        link=plan.link,
     )
 
 
@@ -104,8 +106,10 @@ def _offered(requests: Sequence[Request], served: int) -> float | None:
     return (len(requests) - 1) * served / len(requests) * PS_PER_SECOND / span if span else None
 
 
-def _saturation(plan: Plan, requests: Sequence[Request]) -> float:
-    """Requests a second that *plan* serves when as many as possible always wait."""
+def _saturation(plan: Plan, requests: Sequence[Request]) -> Saturation:
+    """What *plan* serves when as many requests as possible always wait: its engines by a run, its link by bytes."""
     some = [replace(each, arrival=0) for each in requests[:_SATURATING]]
-    log = plan.run(some)
-    return saturation_rate(log, len(log.served))
+    link = plan.link and replace(plan.link, bandwidth=plan.link.bandwidth * INFINITE)
+    log = replace(plan, link=link).run(some)
+    engines, least = engine_rate(log)
+    return Saturation(engines, least, link_rate(log, plan.link))
