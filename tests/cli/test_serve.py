@@ -45,12 +45,25 @@ def test_a_rate_that_can_never_be_served(capsys: pytest.CaptureFixture[str]) -> 
     assert "requests/s can never be served: it saturates at " in text
 
 
+def test_the_saturation_point_does_not_depend_on_the_number_of_requests(tmp_path: Path) -> None:
+    out, found = tmp_path / "run.json", []
+    for count in ("30", "300"):
+        assert serve("--rate", "50/s", "--count", count, "--prompt", "100", "--output", "20", "--json", str(out)) == 0
+        data = json.loads(out.read_text())
+        assert data["saturation_known"]
+        found.append(data["saturation"])
+    assert found[0] == pytest.approx(found[1], rel=0.05)
+
+
+ONE_STEP = ("--max-tokens", "65536", "--prompt", "20")  # all requests are read at once: none waits
+
+
 def test_too_few_requests_never_say_never(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    assert serve("--rate", "9000/s", "--count", "15", "--json", str(out)) == 0
+    assert serve("--rate", "90000/s", "--count", "15", "--max-batch", "2000", *ONE_STEP, "--json", str(out)) == 0
     data = json.loads(out.read_text())
     assert not data["saturation_known"]
-    most = f"{data['saturation']:.3g}"
+    most = f"{data['saturation']:,.0f}"
     assert (
         f" requests/s may be too many: it serves at least {most} requests/s (too few requests to tell); "
         in (data["verdict"])

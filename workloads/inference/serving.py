@@ -19,7 +19,7 @@ from workloads.inference.bounds import step_bounds
 from workloads.inference.speculate import Gains, Speculation, SpeculativeTimes
 from workloads.inference.times import StepTimes
 
-_SATURATING = 2000  # requests that find the saturation point
+_SATURATING = 2000  # requests that find the saturation point; fewer come again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ def _offered(requests: Sequence[Request], served: int) -> float | None:
 
 def _saturation(plan: Plan, requests: Sequence[Request]) -> Saturation:
     """What *plan* serves when as many requests as possible always wait: its engines by a run, its link by bytes."""
-    some = [replace(each, arrival=0) for each in requests[:_SATURATING]]
+    again = max(1, _SATURATING // len(requests))
+    some = [replace(each, id=id, arrival=0) for id, each in enumerate([*requests[:_SATURATING]] * again)]
     link = plan.link and replace(plan.link, bandwidth=plan.link.bandwidth * INFINITE)
     log = replace(plan, link=link).run(some)
     engines, least = engine_rate(log)
