@@ -1,7 +1,7 @@
 """Whole parallel programs against the closed forms of the literature: FLOPs, payload and memory of each rank."""
 
 from collections import Counter
-from time import perf_counter
+from time import process_time
 
 import pytest
 import torch
@@ -145,7 +145,7 @@ def test_fsdp_gives_gathered_weights_back_after_each_layer() -> None:
 
 
 def test_a_step_of_80_layers_on_8_ranks_is_traced_in_seconds() -> None:
-    start = perf_counter()
+    start = process_time()
     with world(8, rank=0, mesh={"tp": 8}) as mesh:
         program = build("llama-70b", phase="train", batch=1, seq=4096)
         with building():
@@ -155,7 +155,7 @@ def test_a_step_of_80_layers_on_8_ranks_is_traced_in_seconds() -> None:
                 rows = {name: RowwiseParallel() for name in ("attention.o", "ffn.down")}
                 parallelize_module(block, mesh["tp"], {**plan, **rows})
         graph = trace_training_step(program.module, program.args, loss=program.loss, dtype="bf16")
-    assert perf_counter() - start < 15
+    assert process_time() - start < 15
     reduced = 4096 * 8192 * 2
     assert calls(graph, Phase.FORWARD) == {("all_reduce", reduced): 2 * 80}
     # Backward: torch reduces the gradient of each column-parallel product's input by itself: q, k, v, gate and up.
