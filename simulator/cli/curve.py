@@ -65,13 +65,13 @@ def run_curve(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> tuple[list[str], tuple[int, ...]]:
     """Kinds of weights and batches; UsageError for what cannot be."""
     from simulator.output import check_writable
-    from simulator.passes.quantise import check_scheme
+    from simulator.packing import bits_of
     from workloads.inference.curve import BATCHES
 
     check_common(options)
     quants = list(dict.fromkeys(options.quant.split(",")))
     for each in quants:
-        check_scheme(each)
+        bits_of(each)
     if options.context is not None and options.context < 1:
         raise UsageError(f"--context {options.context}: must be at least 1")
     options.context = options.context or min(2048, context_of(options, 2048))

@@ -84,11 +84,11 @@ def run_serve(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     """Refuse what can be refused before the trace."""
     from simulator.output import check_writable
-    from simulator.passes.quantise import check_scheme
+    from simulator.packing import bits_of
 
     check_common(options)
     context_of(options, 8192)
-    check_scheme(options.quant)
+    bits_of(options.quant)
     for path in (options.json, options.html, options.timeline):
         if path is not None:
             check_writable(Path(path))

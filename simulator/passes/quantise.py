@@ -10,29 +10,11 @@ from dataclasses import replace
 
 from simulator.dims import MatmulDims
 from simulator.dtypes import DType
-from simulator.errors import UsageError, nearest
 from simulator.graph import Operator, OperatorGraph, Role, Storage, Tensor
+from simulator.packing import GROUP, PARAMETERS, bits_of, groups_of
 from simulator.passes.prices import Prices
 
-GROUP = 128  # weights along K that share a scale and a zero
 SCHEMES = {"w8": DType.INT8, "w4": DType.INT4}
-_PARAMETERS = 2  # of a group, fp16 each: scale and zero
-
-
-def packed_bytes(rows: int, k: int, dtype: DType) -> int:
-    """Bytes of *rows* rows of *k* weights in whole groups.
-
-    >>> packed_bytes(151_936, 2_560, DType.INT4)  # a vocabulary head: 151,936 x 20 groups x (64 + 4) B
-    206632960
-    """
-    return rows * -(-k // GROUP) * (GROUP * dtype.bits // 8 + 2 * _PARAMETERS)
-
-
-def check_scheme(name: str) -> None:
-    """Raise UsageError unless *name* is a scheme or the model's own type."""
-    known = ("none", *SCHEMES)
-    if name not in known:
-        raise UsageError(f"unknown quantisation {name!r}{nearest(name, known)} (known: {', '.join(known)})")
 
 
 def quantised(graph: OperatorGraph, scheme: str) -> OperatorGraph:
@@ -40,7 +22,7 @@ def quantised(graph: OperatorGraph, scheme: str) -> OperatorGraph:
 
     A tied embedding is packed with the head: a lookup then unpacks the rows that it needs.
     """
-    check_scheme(scheme)
+    bits_of(scheme)
     if scheme == "none":
         return graph
     dtype = SCHEMES[scheme]
@@ -67,9 +49,9 @@ def _pack(storages: list[Storage], weight: Tensor, op: Operator, dtype: DType) -
     assert isinstance(op.dims, MatmulDims)
     old, k = storages[weight.storage], op.dims.k
     rows = weight.elements // k
-    groups = -(-k // GROUP)
+    groups = groups_of(k)
     storages[old.id] = replace(old, nbytes=rows * groups * GROUP * dtype.bits // 8)
-    scales = Tensor(len(storages), (_PARAMETERS, groups, rows), DType.FP16)
+    scales = Tensor(len(storages), (PARAMETERS, groups, rows), DType.FP16)
     storages.append(Storage(scales.storage, f"{old.name}.scales", Role.WEIGHT, scales.nbytes))
     return scales
 
@@ -87,7 +69,7 @@ def _reading_packed(op: Operator, storages: list[Storage], parameters: dict[int,
         read = min(op.writes, weight.nbytes)  # a lookup: the rows that it returns
     packed = replace(weight, dtype=dtype)
     scales = parameters[weight.storage]
-    stored = scales.elements // _PARAMETERS * GROUP * dtype.bits // 8  # whole groups
+    stored = scales.elements // PARAMETERS * GROUP * dtype.bits // 8  # whole groups
     part = read * (stored + scales.nbytes) // weight.nbytes
     inputs = tuple(packed if each is weight else each for each in op.inputs)
     return replace(op, inputs=(*inputs, scales), reads=max(0, op.reads - read) + part)

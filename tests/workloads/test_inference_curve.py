@@ -13,7 +13,8 @@ from simulator.dims import MatmulDims
 from simulator.dtypes import DType
 from simulator.errors import UsageError
 from simulator.graph import OpKind, Role, Tensor
-from simulator.passes.quantise import packed_bytes, quantised
+from simulator.packing import packed_bytes
+from simulator.passes.quantise import quantised
 from simulator.serving import Step
 from simulator.serving.capacity import capacity, position_bytes
 from simulator.serving.composed import Rows, StepShape, compose
@@ -60,12 +61,12 @@ def test_packed_weights_by_hand() -> None:
     # 50,257 rows x 6 groups x (64 + 4) B, read by the head once a step
     head = compose(quantised_gpt2("w4"), decodes(4, 128)).operators[-1]
     packed = 50257 * 6 * 68
-    assert packed_bytes(50257, 768, DType.INT4) == packed
+    assert packed_bytes(50257, 768, DType.INT4.bits) == packed
     assert head.reads == packed + 4 * 768 * 2
     assert head.flops == 2 * 4 * 768 * 50257
     # 4.25 and 8.25 bits a weight, where K is a multiple of 128
-    assert packed_bytes(1000, 1280, DType.INT4) * 8 == 4.25 * 1000 * 1280
-    assert packed_bytes(1000, 1280, DType.INT8) * 8 == 8.25 * 1000 * 1280
+    assert packed_bytes(1000, 1280, DType.INT4.bits) * 8 == 4.25 * 1000 * 1280
+    assert packed_bytes(1000, 1280, DType.INT8.bits) * 8 == 8.25 * 1000 * 1280
 
 
 @cache
@@ -77,7 +78,7 @@ def quantised_gpt2(scheme: str) -> Family:
 def test_a_packed_tied_embedding_is_stored_once() -> None:
     old, new = traced("decode", 1, 64), quantised(traced("decode", 1, 64), "w4")
     stored = sum(storage.nbytes for storage in new.storages if storage.name.startswith("embedding."))
-    assert stored == packed_bytes(50257, 768, DType.INT4)
+    assert stored == packed_bytes(50257, 768, DType.INT4.bits)
     # a lookup reads 768 weights in 6 groups: 768 x 4.25 / 8 B
     assert new.operators[0].reads == old.operators[0].reads - 768 * 2 + 768 * 17 // 32
     assert new.flops == old.flops
@@ -96,7 +97,7 @@ def product() -> OperatorGraph:
 def test_an_array_reads_packed_weights() -> None:
     # and unpacks them on the way: 4,096 x 4,096 x 4.25 / 8 B, and 128 rows in and out
     (found,) = compute_model("tile", load_chip("edge-npu")).costs(quantised(product(), "w4"))
-    assert found.traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
+    assert found.traffic == packed_bytes(4096, 4096, DType.INT4.bits) + 2 * 128 * 4096 * 2
 
 
 def unpacked_at(operations: float) -> Cost:
@@ -114,7 +115,7 @@ def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
     assert unpacked_at(18).time - unpacked_at(12).time == pytest.approx(6 * lanes, rel=0.05)  # arithmetic overlaps
     assert unpacked_at(0).time < unpacked_at(1).time
     # packed weights and 128 rows in and out cross once
-    assert unpacked_at(0).traffic == packed_bytes(4096, 4096, DType.INT4) + 2 * 128 * 4096 * 2
+    assert unpacked_at(0).traffic == packed_bytes(4096, 4096, DType.INT4.bits) + 2 * 128 * 4096 * 2
     (dense,) = compute_model("tile", H200).costs(product())
     assert dense.traffic == 2 * 4096 * 4096 + 2 * 128 * 4096 * 2
 
@@ -122,7 +123,7 @@ def test_unpacking_takes_lanes_once_for_each_row_of_tiles() -> None:
 def test_weights_that_are_slow_to_unpack_are_unpacked_by_a_kernel_of_their_own() -> None:
     # It reads 4.25 bits and writes 16 for each weight; then the product is a dense one, however slow the lanes are.
     (dense,) = compute_model("tile", H200).costs(product())
-    moved = packed_bytes(4096, 4096, DType.INT4) + 2 * 4096 * 4096
+    moved = packed_bytes(4096, 4096, DType.INT4.bits) + 2 * 4096 * 4096
     assert unpacked_at(1000).traffic == dense.traffic + moved
     assert unpacked_at(1000).detail == f"unpacked first, {dense.detail}"
     assert H200.calibration is not None

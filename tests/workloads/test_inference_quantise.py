@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import UsageError
+from simulator.packing import bits_of, packed_bytes
 from workloads.inference import compiled, reference
 from workloads.inference.quality import quality, trained, weight_errors
-from workloads.inference.quantise import Packed, bits_of, expected_rms, pack, packed_bytes, unpack
+from workloads.inference.quantise import Packed, expected_rms, pack, unpack
 
 
 def random(outputs: int, inputs: int, seed: int = 0) -> torch.Tensor:

@@ -14,11 +14,12 @@ from simulator import OperatorGraph
 from simulator.dims import AttentionDims, MatmulDims, RowDims
 from simulator.dtypes import DType
 from simulator.graph import Role
-from simulator.passes.quantise import packed_bytes, quantised
+from simulator.packing import bits_of, packed_bytes
+from simulator.passes.quantise import quantised
 from simulator.serving.composed import Rows, StepShape, compose
 from tests.workloads.serving_models import H200
 from workloads.gpt.presets import LLAMA_1B, QWEN3_06B
-from workloads.inference import quantise, traced
+from workloads.inference import traced
 from workloads.inference.batch import Batch
 from workloads.inference.families import engine_family, packed
 from workloads.inference.model import Dense, Quantised
@@ -95,11 +96,11 @@ def test_the_packed_operator_reads_what_the_pass_says(scheme: str, dtype: DType)
     with building():
         weight = torch.zeros(64, 200)
         x = torch.zeros(3, 200)
-    (own,) = trace(Quantised(weight, None, quantise.bits_of(scheme)), (x,), dtype="bf16")
+    (own,) = trace(Quantised(weight, None, bits_of(scheme)), (x,), dtype="bf16")
     dense = Dense(weight, None)
     dense.weight = torch.nn.Parameter(weight)
     (passed,) = quantised(trace(dense, (x,), dtype="bf16"), scheme)
-    assert own.reads == passed.reads == 3 * 200 * 2 + packed_bytes(64, 200, dtype)
+    assert own.reads == passed.reads == 3 * 200 * 2 + packed_bytes(64, 200, dtype.bits)
     assert own.dims == passed.dims == MatmulDims(3, 64, 200)
     assert (own.writes, own.flops) == (passed.writes, passed.flops)
 

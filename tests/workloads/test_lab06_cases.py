@@ -14,12 +14,12 @@ from dataclasses import replace
 import pytest
 
 from simulator.dtypes import DType
+from simulator.packing import packed_bytes
 from tests.workloads.lab_cases import CASES
 from workloads.gpt import Config, Experts, preset
 from workloads.gpt.estimates import kv_bytes, kv_bytes_per_token
 from workloads.gpt.parameters import parameters
 from workloads.inference.cache import block_bytes, blocks_for
-from workloads.inference.quantise import packed_bytes
 from workloads.roofline.inference import chips_needed, min_step_seconds
 from workloads.roofline.machine import Machine
 

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from workloads.inference.quantise import bits_of  # noqa: PLC0415  loads torch
+    from simulator.packing import bits_of  # noqa: PLC0415
     from workloads.inference.sampling import Sampling  # noqa: PLC0415
     from workloads.inference.talk import PROMPTS, talk  # noqa: PLC0415
 

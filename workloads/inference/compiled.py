@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workloads.inference.quantise import GROUP
+from simulator.packing import GROUP
 
 _STRIP = 32  # outputs that a thread takes at a time
 _ROWS = 8  # of x, up to which unpacking costs more than multiplying

@@ -8,8 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from simulator.packing import GROUP
 from workloads.inference import kernels_attention, kernels_linear, kernels_rows
-from workloads.inference.quantise import GROUP
 
 LOG2_E = math.log2(math.e)
 _KEYS = 64  # that a decode program takes at a time

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from simulator.packing import bits_of
 from workloads.gpt.config import Config
 from workloads.gpt.feedforward import MLP, MixtureOfExperts, SwiGLU
 from workloads.gpt.model import Block, Model
@@ -16,7 +17,7 @@ from workloads.gpt.rope import rotations
 from workloads.inference import operator
 from workloads.inference.batch import Batch
 from workloads.inference.cache import Pages
-from workloads.inference.quantise import bits_of, pack
+from workloads.inference.quantise import pack
 
 
 class Dense(nn.Module):

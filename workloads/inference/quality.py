@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from simulator.packing import bits_of
 from workloads.gpt.generate import TEXT, tiny, train
 from workloads.gpt.model import Model
 from workloads.gpt.program import next_token_loss
 from workloads.inference.model import Runner
-from workloads.inference.quantise import bits_of, expected_rms, pack, unpack
+from workloads.inference.quantise import expected_rms, pack, unpack
 from workloads.inference.steps import logits_of
 
 

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simulator.errors import UsageError, nearest
-
-GROUP = 128  # inputs that share a scale and a zero
-SCHEMES = {"none": 0, "w8": 8, "w4": 4}  # bits of a weight; 0: as the model has it
-_SCALE_BYTES = 2 + 2  # of one group: scale and zero, fp16 each
+from simulator.packing import GROUP, groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +30,6 @@ class Packed:
     def nbytes(self) -> int:
         """Bytes in memory."""
         return sum(part.numel() * part.element_size() for part in (self.data, self.scales, self.zeros))
-
-
-def bits_of(scheme: str) -> int:
-    """Return the bits of *scheme*; UsageError with the nearest name if there is none.
-
-    >>> bits_of("w4")
-    4
-    """
-    if scheme not in SCHEMES:
-        raise UsageError(f"unknown quantisation {scheme!r}{nearest(scheme, SCHEMES)} (known: {', '.join(SCHEMES)})")
-    return SCHEMES[scheme]
-
-
-def packed_bytes(outputs: int, inputs: int, bits: int) -> int:
-    """Return the bytes of a packed matrix by closed form.
-
-    >>> packed_bytes(151_936, 2_560, 4)  # 151,936 x 20 groups x (64 + 4) bytes
-    206632960
-    """
-    return outputs * groups_of(inputs) * (GROUP * bits // 8 + _SCALE_BYTES)
-
-
-def groups_of(inputs: int) -> int:
-    """Return the groups that *inputs* fill, the last perhaps in part."""
-    return -(-inputs // GROUP)
 
 
 def pack(weight: Tensor, bits: int) -> Packed:

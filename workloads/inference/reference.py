@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workloads.inference.quantise import GROUP
+from simulator.packing import GROUP
 
 _ROWS = 512  # outputs of a packed matrix that are unpacked at a time
 

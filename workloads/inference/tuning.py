@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simulator.packing import GROUP, groups_of
 from workloads.inference.launch import TUNED, Tile, bucket, linear, tiles_for
-from workloads.inference.quantise import GROUP, groups_of
 
 _COLD_BYTES = 2**28  # several times the second-level cache of any GPU: each call finds its weights in memory
 _REPLAYS = 5
